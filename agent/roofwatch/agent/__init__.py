@@ -1,0 +1,1 @@
+"""The node daemon: registry, scheduler, parse workers, spool and uplink."""

@@ -1,0 +1,1 @@
+"""From a raw profile to records: one reader a source, then normalize, then classify."""

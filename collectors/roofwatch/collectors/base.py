@@ -1,0 +1,121 @@
+"""What every reader hands on: a raw profile, grouped but not yet judged.
+
+A reader knows a source's format; it does not know formulas, peaks or the wire. ``normalize`` turns its groups into
+signatures, ``classify`` gives the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.record import (
+    Cost,
+    Device,
+    IdleCause,
+    Padding,
+    Phase,
+    Process,
+    Trigger,
+)
+
+
+class Category(StrEnum):
+    """What sort of device record a group holds."""
+
+    KERNEL = "kernel"
+    MEMCPY = "memcpy"
+    MEMSET = "memset"
+    CPU_OP = "cpu_op"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a hostile or huge input a reader takes before it stops and counts the rest as dropped."""
+
+    max_events: int = 20_000_000
+    max_bytes: int = 8 << 30  # decompressed
+    max_groups: int = 200_000
+    max_name: int = 4096  # characters of a kernel name; longer names are cut
+
+
+@dataclass(slots=True)
+class RawGroup:
+    """Device records that share kernel, op, phase, inputs and place. Texts are as the source wrote them (JSON)."""
+
+    device: int  # position in RawProfile.devices
+    kernel: str
+    category: Category
+    op: str | None
+    shapes: str | None  # JSON text of "Input Dims"
+    dtypes: str | None  # JSON text of "Input type"
+    strides: str | None  # JSON text of "Input Strides"
+    concrete: str | None  # JSON text of "Concrete Inputs"
+    phase: Phase
+    module: str | None
+    backlog: bool  # launched before the window
+    linked: bool  # tied to an op (always true for cpu_op groups)
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    histogram: Histogram
+    step_calls: int = 0
+    step_ns: int = 0
+    blocks: int | None = None  # smallest launch grid, in blocks
+    moved_bytes: int | None = None  # of all calls, for copies where the source tells
+
+
+@dataclass(slots=True)
+class RawDevice:
+    """A device as the source describes it; "" and None where it does not."""
+
+    vendor: str  # nvidia | amd | ascend | cpu | "" where the source does not tell
+    name: str
+    index: int | None = None
+    units: int | None = None
+    memory_bytes: int | None = None
+    clock_hz: float | None = None
+    span_ns: int = 0
+    busy_ns: int = 0
+    causes: tuple[IdleCause, ...] = ()
+    exposed_copy_ns: int = 0
+    exposed_communication_ns: int = 0
+
+
+@dataclass(slots=True)
+class RawProfile:
+    """One capture of one process, read."""
+
+    collector: str
+    devices: list[RawDevice]
+    groups: list[RawGroup]
+    start_unix_ns: int
+    duration_ns: int
+    steps: int | None
+    has_host_events: bool
+    shapes_recorded: bool
+    events_read: int
+    pid: int | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    dropped: dict[str, int] = field(default_factory=dict)
+    problem: str | None = None  # one sentence when the input was damaged but part of it could be read
+
+
+@dataclass(frozen=True, slots=True)
+class WindowContext:
+    """What the agent (or the importer) knows about a window beside the trace itself."""
+
+    uid: str
+    process: Process
+    trigger: Trigger
+    devices: tuple[Device, ...] = ()  # as the hook registered them, with measured peaks where calibrated
+    steps: int | None = None
+    represents_ns: int | None = None
+    cost: Cost | None = None
+    padding: Padding | None = None
+    peaks_files: tuple[str, ...] = ()  # calibrated peaks beside the data file
+    extra: Mapping[str, str] = field(default_factory=dict)

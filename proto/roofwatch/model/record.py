@@ -1,0 +1,308 @@
+"""The record: what a window of a process is, in memory. The wire is ``roofwatch.proto``; the tables are ``roofwatch.store``.
+
+Times are integer nanoseconds, timestamps Unix time, sizes bytes, rates per second. Unknown is None, never 0.
+Sums are stored, never shares, so that merging windows is exact; shares are computed where an answer is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.ids import content_id
+from roofwatch.model.kinds import Kind
+
+
+class Vendor(StrEnum):
+    """Who made the device."""
+
+    NVIDIA = "nvidia"
+    ASCEND = "ascend"
+    AMD = "amd"
+    CPU = "cpu"
+
+
+class Phase(StrEnum):
+    """Which part of a training step launched the kernel."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    NONE = "none"
+
+
+class Bound(StrEnum):
+    """The roofline verdict of a kernel."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    LATENCY = "latency"
+    COMMUNICATION = "communication"
+    COPY = "copy"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+class Evidence(StrEnum):
+    """What a verdict rests on, strongest first."""
+
+    COUNTERS = "counters"
+    SHAPES = "shapes"
+    BORROWED = "borrowed"
+    NAME = "name"
+    DEFINITION = "definition"
+    NONE = "none"
+
+
+class Trigger(StrEnum):
+    """Why a window was taken."""
+
+    PERIODIC = "periodic"
+    REQUESTED = "requested"
+    SYNCHRONIZED = "synchronized"
+    IMPORTED = "imported"
+
+
+class Cause(StrEnum):
+    """Why a device was idle; the causes of a device add up to its idle time exactly."""
+
+    INPUT = "input"
+    COPY = "copy"
+    SYNC = "sync"
+    COMMUNICATION = "communication"
+    LAUNCH_BOUND = "launch_bound"
+    LAUNCH_GAP = "launch_gap"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """One ceiling of a device: FLOP/s of a precision on a unit, or bytes/s; ``source`` says where the figure is from."""
+
+    value: float
+    source: str  # measured | reported | datasheet | inferred
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The ceilings of a device. ``flops`` is keyed by (precision, unit), e.g. ("bf16", "matrix"), ("fp32", "vector")."""
+
+    flops: Mapping[tuple[str, str], Peak] = field(default_factory=dict)
+    bandwidth: Peak | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator, or the CPU of a node. ``index`` is logical (eight ranks may all say 0); identity is ``uuid``."""
+
+    vendor: Vendor
+    model: str
+    uuid: str | None = None
+    index: int | None = None
+    memory_bytes: int | None = None
+    units: int | None = None  # SMs, CUs, AI cores, or threads of a CPU
+    driver: str | None = None
+    inferred: bool = False  # the model was guessed from unit count and memory
+    peaks: Peaks = Peaks()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine since its last boot."""
+
+    host: str
+    boot_id: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One registered process; (node, pid, start) names it."""
+
+    node: Node
+    pid: int
+    start_unix_ns: int | None = None
+    user: str | None = None
+    job: str | None = None  # e.g. "slurm:1234"
+    container: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    world_size: int | None = None
+    model: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> int:
+        """63-bit id of the process."""
+        return content_id("process", self.node.host, self.node.boot_id, self.pid, self.start_unix_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a kernel is, apart from when it ran. ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text.
+
+    ``arguments`` holds the concrete inputs, strides and formats that the formula reads. FLOPs and bytes are of one call.
+    """
+
+    kernel: str
+    kind: Kind
+    op: str | None = None
+    phase: Phase = Phase.NONE
+    module: str | None = None
+    shapes: str | None = None
+    dtypes: str | None = None
+    arguments: str | None = None
+    flops: int | None = None
+    bytes: int | None = None
+    formula: str | None = None
+    precision: str | None = None
+    unit: str | None = None  # matrix | vector
+
+    @property
+    def id(self) -> int:
+        """63-bit id of the content."""
+        return content_id(
+            "signature", self.kernel, self.kind, self.op, self.phase, self.module, self.shapes, self.dtypes,
+            self.arguments, self.flops, self.bytes, self.formula, self.precision, self.unit,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStat:
+    """One signature in one window on one device with one kind of evidence: (signature, device, evidence) is unique."""
+
+    signature: Signature
+    device: int  # position in Window.devices
+    calls: int
+    total_ns: int
+    min_ns: int
+    max_ns: int
+    histogram: Histogram
+    bound: Bound
+    evidence: Evidence
+    roof_ns: float | None = None  # attainable time of one call, max(FLOPs/π, bytes/β)
+    ridge: float | None = None  # π/β in FLOP per byte for this precision and unit on this device
+    step_calls: int = 0  # the part launched inside the window's steps
+    step_ns: int = 0
+
+    @property
+    def roof_fraction(self) -> float | None:
+        """Attainable time over measured time; above 1.05 the model is exceeded (and the record kept)."""
+        if self.roof_ns is None or self.total_ns <= 0:
+            return None
+        return self.roof_ns * self.calls / self.total_ns
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCause:
+    """One reason for idle time on one device."""
+
+    cause: Cause
+    total_ns: int
+    count: int
+    longest_ns: int
+    example: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWindow:
+    """One device in one window: span = busy + idle, and the causes add up to idle exactly."""
+
+    device: Device
+    span_ns: int
+    busy_ns: int
+    causes: tuple[IdleCause, ...] = ()
+    exposed_copy_ns: int = 0
+    exposed_communication_ns: int = 0
+    memory_used_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+
+    @property
+    def idle_ns(self) -> int:
+        """Span less busy."""
+        return self.span_ns - self.busy_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What was read and what was not. Device times are sums over device records."""
+
+    events_read: int
+    device_records: int
+    device_time_ns: int
+    has_host_events: bool
+    linked_ns: int = 0
+    backlog_ns: int = 0
+    classifiable_ns: int = 0  # device time less communication, copies and backlog that could not borrow
+    classified_ns: int = 0
+    named_ns: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reason → count
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What taking the window cost the job, as the hook measured it. Phases are wall time of the hook's thread."""
+
+    close_path: str  # native | bindings | plain
+    open_ns: int
+    quiesce_ns: int
+    close_ns: int
+    save_ns: int
+    free_ns: int
+    base_step_ns: int | None = None  # median step before the window
+    longest_step_ns: int | None = None  # from opening to the end of freeing
+    lost_in_ns: int | None = None  # steps from opening to the end of freeing, less as many base steps
+    lost_after_ns: int | None = None  # the same for the steps after it (residue)
+    parse_cpu_ns: int | None = None  # on the node, not in the job
+
+    @property
+    def lost_ns(self) -> int | None:
+        """Time the job lost in all, where it could be measured."""
+        if self.lost_in_ns is None:
+            return None
+        return self.lost_in_ns + (self.lost_after_ns or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """Real and padded work of the batches seen in the window: sums of L, B·Lmax, L², B·Lmax²."""
+
+    batches: int
+    real_tokens: int
+    padded_tokens: int
+    real_squared: int
+    padded_squared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One profiler window of one process: the unit that travels, is stored once, and is forgotten as one."""
+
+    uid: str  # 32 hex digits
+    process: Process
+    start_unix_ns: int
+    duration_ns: int
+    trigger: Trigger
+    collector: str
+    devices: tuple[DeviceWindow, ...]
+    kernels: tuple[KernelStat, ...]
+    ledger: Ledger
+    steps: int | None = None
+    represents_ns: int | None = None
+    shapes_recorded: bool = False
+    cost: Cost | None = None
+    padding: Padding | None = None
+
+    @property
+    def span_ns(self) -> int:
+        """Span summed over devices."""
+        return sum(d.span_ns for d in self.devices)
+
+    @property
+    def busy_ns(self) -> int:
+        """Busy time summed over devices."""
+        return sum(d.busy_ns for d in self.devices)

@@ -1,0 +1,1 @@
+"""The wire: protobuf messages, generated code and the codec between messages and records."""

@@ -1,0 +1,511 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AckStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACK_STATUS_UNSPECIFIED: _ClassVar[AckStatus]
+    STORED: _ClassVar[AckStatus]
+    DUPLICATE: _ClassVar[AckStatus]
+    REJECTED: _ClassVar[AckStatus]
+ACK_STATUS_UNSPECIFIED: AckStatus
+STORED: AckStatus
+DUPLICATE: AckStatus
+REJECTED: AckStatus
+
+class SegmentId(_message.Message):
+    __slots__ = ("agent", "boot", "sequence")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    boot: str
+    sequence: int
+    def __init__(self, agent: _Optional[str] = ..., boot: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class Segment(_message.Message):
+    __slots__ = ("schema", "dictionary", "windows", "agent_drops")
+    class AgentDropsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    DICTIONARY_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_DROPS_FIELD_NUMBER: _ClassVar[int]
+    schema: int
+    dictionary: Dictionary
+    windows: _containers.RepeatedCompositeFieldContainer[Window]
+    agent_drops: _containers.ScalarMap[str, int]
+    def __init__(self, schema: _Optional[int] = ..., dictionary: _Optional[_Union[Dictionary, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[Window, _Mapping]]] = ..., agent_drops: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class Dictionary(_message.Message):
+    __slots__ = ("strings", "nodes", "devices", "processes", "signatures")
+    STRINGS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    strings: _containers.RepeatedScalarFieldContainer[str]
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    processes: _containers.RepeatedCompositeFieldContainer[Process]
+    signatures: Signatures
+    def __init__(self, strings: _Optional[_Iterable[str]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., processes: _Optional[_Iterable[_Union[Process, _Mapping]]] = ..., signatures: _Optional[_Union[Signatures, _Mapping]] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("host", "boot_id", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    boot_id: str
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, host: _Optional[str] = ..., boot_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Peak(_message.Message):
+    __slots__ = ("precision", "unit", "value", "source")
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    precision: str
+    unit: str
+    value: float
+    source: str
+    def __init__(self, precision: _Optional[str] = ..., unit: _Optional[str] = ..., value: _Optional[float] = ..., source: _Optional[str] = ...) -> None: ...
+
+class Device(_message.Message):
+    __slots__ = ("vendor", "model", "uuid", "index", "memory_bytes", "units", "driver", "inferred", "flops", "bandwidth")
+    VENDOR_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    INFERRED_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    BANDWIDTH_FIELD_NUMBER: _ClassVar[int]
+    vendor: str
+    model: str
+    uuid: str
+    index: int
+    memory_bytes: int
+    units: int
+    driver: str
+    inferred: bool
+    flops: _containers.RepeatedCompositeFieldContainer[Peak]
+    bandwidth: Peak
+    def __init__(self, vendor: _Optional[str] = ..., model: _Optional[str] = ..., uuid: _Optional[str] = ..., index: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., units: _Optional[int] = ..., driver: _Optional[str] = ..., inferred: _Optional[bool] = ..., flops: _Optional[_Iterable[_Union[Peak, _Mapping]]] = ..., bandwidth: _Optional[_Union[Peak, _Mapping]] = ...) -> None: ...
+
+class Process(_message.Message):
+    __slots__ = ("node", "pid", "start_unix_ns", "user", "job", "container", "rank", "local_rank", "world_size", "model", "versions", "labels")
+    class VersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    pid: int
+    start_unix_ns: int
+    user: str
+    job: str
+    container: str
+    rank: int
+    local_rank: int
+    world_size: int
+    model: str
+    versions: _containers.ScalarMap[str, str]
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, node: _Optional[int] = ..., pid: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., user: _Optional[str] = ..., job: _Optional[str] = ..., container: _Optional[str] = ..., rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., world_size: _Optional[int] = ..., model: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Signatures(_message.Message):
+    __slots__ = ("id", "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OP_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    MODULE_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    DTYPES_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    FORMULA_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    id: _containers.RepeatedScalarFieldContainer[int]
+    kernel: _containers.RepeatedScalarFieldContainer[int]
+    kind: _containers.RepeatedScalarFieldContainer[int]
+    op: _containers.RepeatedScalarFieldContainer[int]
+    phase: _containers.RepeatedScalarFieldContainer[int]
+    module: _containers.RepeatedScalarFieldContainer[int]
+    shapes: _containers.RepeatedScalarFieldContainer[int]
+    dtypes: _containers.RepeatedScalarFieldContainer[int]
+    arguments: _containers.RepeatedScalarFieldContainer[int]
+    formula: _containers.RepeatedScalarFieldContainer[int]
+    precision: _containers.RepeatedScalarFieldContainer[int]
+    unit: _containers.RepeatedScalarFieldContainer[int]
+    flops: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[_Iterable[int]] = ..., kernel: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., op: _Optional[_Iterable[int]] = ..., phase: _Optional[_Iterable[int]] = ..., module: _Optional[_Iterable[int]] = ..., shapes: _Optional[_Iterable[int]] = ..., dtypes: _Optional[_Iterable[int]] = ..., arguments: _Optional[_Iterable[int]] = ..., formula: _Optional[_Iterable[int]] = ..., precision: _Optional[_Iterable[int]] = ..., unit: _Optional[_Iterable[int]] = ..., flops: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Window(_message.Message):
+    __slots__ = ("uid", "process", "start_unix_ns", "duration_ns", "trigger", "collector", "steps", "represents_ns", "shapes_recorded", "devices", "ledger", "cost", "padding", "kernels")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    COLLECTOR_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    REPRESENTS_NS_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_RECORDED_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    uid: bytes
+    process: int
+    start_unix_ns: int
+    duration_ns: int
+    trigger: str
+    collector: str
+    steps: int
+    represents_ns: int
+    shapes_recorded: bool
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceWindow]
+    ledger: Ledger
+    cost: Cost
+    padding: Padding
+    kernels: KernelStats
+    def __init__(self, uid: _Optional[bytes] = ..., process: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., trigger: _Optional[str] = ..., collector: _Optional[str] = ..., steps: _Optional[int] = ..., represents_ns: _Optional[int] = ..., shapes_recorded: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[DeviceWindow, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., padding: _Optional[_Union[Padding, _Mapping]] = ..., kernels: _Optional[_Union[KernelStats, _Mapping]] = ...) -> None: ...
+
+class DeviceWindow(_message.Message):
+    __slots__ = ("device", "span_ns", "busy_ns", "causes", "exposed_copy_ns", "exposed_communication_ns", "memory_used_bytes", "memory_peak_bytes")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    SPAN_NS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_NS_FIELD_NUMBER: _ClassVar[int]
+    CAUSES_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_COPY_NS_FIELD_NUMBER: _ClassVar[int]
+    EXPOSED_COMMUNICATION_NS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    span_ns: int
+    busy_ns: int
+    causes: _containers.RepeatedCompositeFieldContainer[IdleCause]
+    exposed_copy_ns: int
+    exposed_communication_ns: int
+    memory_used_bytes: int
+    memory_peak_bytes: int
+    def __init__(self, device: _Optional[int] = ..., span_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[IdleCause, _Mapping]]] = ..., exposed_copy_ns: _Optional[int] = ..., exposed_communication_ns: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ...) -> None: ...
+
+class IdleCause(_message.Message):
+    __slots__ = ("cause", "total_ns", "count", "longest_ns", "example")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_NS_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    total_ns: int
+    count: int
+    longest_ns: int
+    example: str
+    def __init__(self, cause: _Optional[str] = ..., total_ns: _Optional[int] = ..., count: _Optional[int] = ..., longest_ns: _Optional[int] = ..., example: _Optional[str] = ...) -> None: ...
+
+class Ledger(_message.Message):
+    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped")
+    class DroppedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    EVENTS_READ_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    HAS_HOST_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LINKED_NS_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_NS_FIELD_NUMBER: _ClassVar[int]
+    CLASSIFIABLE_NS_FIELD_NUMBER: _ClassVar[int]
+    CLASSIFIED_NS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_NS_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    events_read: int
+    device_records: int
+    device_time_ns: int
+    has_host_events: bool
+    linked_ns: int
+    backlog_ns: int
+    classifiable_ns: int
+    classified_ns: int
+    named_ns: int
+    dropped: _containers.ScalarMap[str, int]
+    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class Cost(_message.Message):
+    __slots__ = ("close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "parse_cpu_ns")
+    CLOSE_PATH_FIELD_NUMBER: _ClassVar[int]
+    OPEN_NS_FIELD_NUMBER: _ClassVar[int]
+    QUIESCE_NS_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_NS_FIELD_NUMBER: _ClassVar[int]
+    SAVE_NS_FIELD_NUMBER: _ClassVar[int]
+    FREE_NS_FIELD_NUMBER: _ClassVar[int]
+    BASE_STEP_NS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_STEP_NS_FIELD_NUMBER: _ClassVar[int]
+    LOST_IN_NS_FIELD_NUMBER: _ClassVar[int]
+    LOST_AFTER_NS_FIELD_NUMBER: _ClassVar[int]
+    PARSE_CPU_NS_FIELD_NUMBER: _ClassVar[int]
+    close_path: str
+    open_ns: int
+    quiesce_ns: int
+    close_ns: int
+    save_ns: int
+    free_ns: int
+    base_step_ns: int
+    longest_step_ns: int
+    lost_in_ns: int
+    lost_after_ns: int
+    parse_cpu_ns: int
+    def __init__(self, close_path: _Optional[str] = ..., open_ns: _Optional[int] = ..., quiesce_ns: _Optional[int] = ..., close_ns: _Optional[int] = ..., save_ns: _Optional[int] = ..., free_ns: _Optional[int] = ..., base_step_ns: _Optional[int] = ..., longest_step_ns: _Optional[int] = ..., lost_in_ns: _Optional[int] = ..., lost_after_ns: _Optional[int] = ..., parse_cpu_ns: _Optional[int] = ...) -> None: ...
+
+class Padding(_message.Message):
+    __slots__ = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    REAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PADDED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REAL_SQUARED_FIELD_NUMBER: _ClassVar[int]
+    PADDED_SQUARED_FIELD_NUMBER: _ClassVar[int]
+    batches: int
+    real_tokens: int
+    padded_tokens: int
+    real_squared: int
+    padded_squared: int
+    def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ...) -> None: ...
+
+class KernelStats(_message.Message):
+    __slots__ = ("signature", "device", "calls", "total_ns", "min_ns", "max_ns", "bound", "evidence", "roof_ns", "ridge", "step_calls", "step_ns", "histogram_low", "histogram_length", "histogram_counts")
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    MIN_NS_FIELD_NUMBER: _ClassVar[int]
+    MAX_NS_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    ROOF_NS_FIELD_NUMBER: _ClassVar[int]
+    RIDGE_FIELD_NUMBER: _ClassVar[int]
+    STEP_CALLS_FIELD_NUMBER: _ClassVar[int]
+    STEP_NS_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_LOW_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    HISTOGRAM_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    signature: _containers.RepeatedScalarFieldContainer[int]
+    device: _containers.RepeatedScalarFieldContainer[int]
+    calls: _containers.RepeatedScalarFieldContainer[int]
+    total_ns: _containers.RepeatedScalarFieldContainer[int]
+    min_ns: _containers.RepeatedScalarFieldContainer[int]
+    max_ns: _containers.RepeatedScalarFieldContainer[int]
+    bound: _containers.RepeatedScalarFieldContainer[int]
+    evidence: _containers.RepeatedScalarFieldContainer[int]
+    roof_ns: _containers.RepeatedScalarFieldContainer[float]
+    ridge: _containers.RepeatedScalarFieldContainer[float]
+    step_calls: _containers.RepeatedScalarFieldContainer[int]
+    step_ns: _containers.RepeatedScalarFieldContainer[int]
+    histogram_low: _containers.RepeatedScalarFieldContainer[int]
+    histogram_length: _containers.RepeatedScalarFieldContainer[int]
+    histogram_counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, signature: _Optional[_Iterable[int]] = ..., device: _Optional[_Iterable[int]] = ..., calls: _Optional[_Iterable[int]] = ..., total_ns: _Optional[_Iterable[int]] = ..., min_ns: _Optional[_Iterable[int]] = ..., max_ns: _Optional[_Iterable[int]] = ..., bound: _Optional[_Iterable[int]] = ..., evidence: _Optional[_Iterable[int]] = ..., roof_ns: _Optional[_Iterable[float]] = ..., ridge: _Optional[_Iterable[float]] = ..., step_calls: _Optional[_Iterable[int]] = ..., step_ns: _Optional[_Iterable[int]] = ..., histogram_low: _Optional[_Iterable[int]] = ..., histogram_length: _Optional[_Iterable[int]] = ..., histogram_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SegmentEnvelope(_message.Message):
+    __slots__ = ("id", "payload", "crc32", "raw_bytes", "windows")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    CRC32_FIELD_NUMBER: _ClassVar[int]
+    RAW_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
+    id: SegmentId
+    payload: bytes
+    crc32: int
+    raw_bytes: int
+    windows: int
+    def __init__(self, id: _Optional[_Union[SegmentId, _Mapping]] = ..., payload: _Optional[bytes] = ..., crc32: _Optional[int] = ..., raw_bytes: _Optional[int] = ..., windows: _Optional[int] = ...) -> None: ...
+
+class AgentHello(_message.Message):
+    __slots__ = ("protocol", "agent", "boot", "version", "node")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    agent: str
+    boot: str
+    version: str
+    node: Node
+    def __init__(self, protocol: _Optional[int] = ..., agent: _Optional[str] = ..., boot: _Optional[str] = ..., version: _Optional[str] = ..., node: _Optional[_Union[Node, _Mapping]] = ...) -> None: ...
+
+class AgentMessage(_message.Message):
+    __slots__ = ("hello", "segment", "result")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    hello: AgentHello
+    segment: SegmentEnvelope
+    result: CommandResult
+    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., segment: _Optional[_Union[SegmentEnvelope, _Mapping]] = ..., result: _Optional[_Union[CommandResult, _Mapping]] = ...) -> None: ...
+
+class StoreHello(_message.Message):
+    __slots__ = ("protocol", "version")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    version: str
+    def __init__(self, protocol: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("id", "status", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: SegmentId
+    status: AckStatus
+    reason: str
+    def __init__(self, id: _Optional[_Union[SegmentId, _Mapping]] = ..., status: _Optional[_Union[AckStatus, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("id", "take_window", "set_schedule")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TAKE_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    SET_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    take_window: TakeWindow
+    set_schedule: SetSchedule
+    def __init__(self, id: _Optional[str] = ..., take_window: _Optional[_Union[TakeWindow, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ...) -> None: ...
+
+class TakeWindow(_message.Message):
+    __slots__ = ("pids", "steps", "duration_ms", "shapes")
+    PIDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    SHAPES_FIELD_NUMBER: _ClassVar[int]
+    pids: _containers.RepeatedScalarFieldContainer[int]
+    steps: int
+    duration_ms: int
+    shapes: bool
+    def __init__(self, pids: _Optional[_Iterable[int]] = ..., steps: _Optional[int] = ..., duration_ms: _Optional[int] = ..., shapes: _Optional[bool] = ...) -> None: ...
+
+class SetSchedule(_message.Message):
+    __slots__ = ("interval_s", "steps", "duration_ms")
+    INTERVAL_S_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    interval_s: int
+    steps: int
+    duration_ms: int
+    def __init__(self, interval_s: _Optional[int] = ..., steps: _Optional[int] = ..., duration_ms: _Optional[int] = ...) -> None: ...
+
+class CommandResult(_message.Message):
+    __slots__ = ("id", "pid", "accepted", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    pid: int
+    accepted: bool
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., pid: _Optional[int] = ..., accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class StoreMessage(_message.Message):
+    __slots__ = ("hello", "ack", "command")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    hello: StoreHello
+    ack: Ack
+    command: Command
+    def __init__(self, hello: _Optional[_Union[StoreHello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
+
+class Filter(_message.Message):
+    __slots__ = ("since_unix_ns", "until_unix_ns", "node", "process", "model", "device", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SINCE_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    since_unix_ns: int
+    until_unix_ns: int
+    node: str
+    process: str
+    model: str
+    device: str
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, since_unix_ns: _Optional[int] = ..., until_unix_ns: _Optional[int] = ..., node: _Optional[str] = ..., process: _Optional[str] = ..., model: _Optional[str] = ..., device: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class QueryRequest(_message.Message):
+    __slots__ = ("query", "filter", "limit")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    filter: Filter
+    limit: int
+    def __init__(self, query: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class QueryResponse(_message.Message):
+    __slots__ = ("answer",)
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    answer: bytes
+    def __init__(self, answer: _Optional[bytes] = ...) -> None: ...
