@@ -1,0 +1,22 @@
+"""Shared fixtures."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real profiler output; tests that use it skip where it is absent, unless it is required."""
+    folder = Path(os.environ.get("ROOFWATCH_TRACES", ROOT.parent / "shared" / "traces"))
+    if not folder.is_dir():
+        message = f"no real traces at {folder}: set ROOFWATCH_TRACES to the folder that holds them"
+        if os.environ.get("ROOFWATCH_TRACES_REQUIRED"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return folder
