@@ -1,0 +1,84 @@
+"""Between records and wire messages: the one place that knows both.
+
+Encoding builds the dictionary of a segment as it goes; decoding trusts nothing: every index and column length is
+checked, every signature's id is recomputed, and a broken segment raises ``WireError`` with what is wrong.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import zstandard
+from google.protobuf.message import DecodeError
+
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import Window
+from roofwatch.proto import decode, encode
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+SEGMENT_SCHEMA = 1
+PROTOCOL = 1
+MAX_SEGMENT_BYTES = 64 << 20  # decompressed; a window of 1,000 signatures is about 200 kB
+
+
+class WireError(RoofwatchError):
+    """A segment that cannot be what an agent sealed."""
+
+
+def segment(windows: Sequence[Window], agent_drops: dict[str, int] | None = None) -> pb.Segment:
+    """Windows as one segment, with the dictionary that its columns point into."""
+    return encode.Encoder().segment(windows, SEGMENT_SCHEMA, agent_drops or {})
+
+
+def windows(message: pb.Segment) -> list[Window]:
+    """The windows of a segment.
+
+    Raises:
+        WireError: an index, a column or an id does not fit.
+    """
+    if message.schema != SEGMENT_SCHEMA:
+        raise WireError(
+            f"segment schema {message.schema} is not {SEGMENT_SCHEMA}: upgrade the older of agent and store to the other's version"
+        )
+    try:
+        return decode.Decoder(message.dictionary).windows(message)
+    except (IndexError, ValueError, KeyError) as error:
+        raise WireError(f"damaged segment: {error}") from error
+
+
+def seal(message: pb.Segment, agent: str, boot: str, sequence: int) -> pb.SegmentEnvelope:
+    """Compress a segment under its number."""
+    raw = message.SerializeToString()
+    payload = zstandard.ZstdCompressor(level=3).compress(raw)  # a fresh object: zstd objects are not thread-safe
+    return pb.SegmentEnvelope(
+        id=pb.SegmentId(agent=agent, boot=boot, sequence=sequence),
+        payload=payload,
+        crc32=zlib.crc32(payload),
+        raw_bytes=len(raw),
+        windows=len(message.windows),
+    )
+
+
+def unseal(envelope: pb.SegmentEnvelope) -> pb.Segment:
+    """Check and decompress an envelope.
+
+    Raises:
+        WireError: checksum, size or content is wrong.
+    """
+    if zlib.crc32(envelope.payload) != envelope.crc32:
+        raise WireError("damaged segment: the checksum does not fit the payload")
+    if envelope.raw_bytes > MAX_SEGMENT_BYTES:
+        raise WireError(f"segment of {envelope.raw_bytes} bytes: the limit is {MAX_SEGMENT_BYTES}")
+    try:
+        raw = zstandard.ZstdDecompressor().decompress(envelope.payload, max_output_size=MAX_SEGMENT_BYTES)
+    except zstandard.ZstdError as error:
+        raise WireError(f"damaged segment: {error}") from error
+    if len(raw) != envelope.raw_bytes:
+        raise WireError(f"damaged segment: {len(raw)} bytes where {envelope.raw_bytes} were announced")
+    message = pb.Segment()
+    try:
+        message.ParseFromString(raw)
+    except DecodeError as error:
+        raise WireError("damaged segment: not a protobuf message") from error
+    return message

@@ -1,0 +1,226 @@
+"""Messages → records. Raises IndexError, KeyError or ValueError on anything that does not fit; the codec wraps them."""
+
+from __future__ import annotations
+
+import math
+
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import (
+    Bound,
+    Cause,
+    Cost,
+    Device,
+    DeviceWindow,
+    Evidence,
+    IdleCause,
+    KernelStat,
+    Ledger,
+    Node,
+    Padding,
+    Peak,
+    Peaks,
+    Phase,
+    Process,
+    Signature,
+    Trigger,
+    Vendor,
+    Window,
+)
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+
+def _known(value: int) -> int | None:
+    return None if value == -1 else value
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+class Decoder:
+    """Resolves one segment's dictionary, then its windows."""
+
+    def __init__(self, dictionary: pb.Dictionary) -> None:
+        self._strings = list(dictionary.strings)
+        if not self._strings or self._strings[0] != "":
+            raise ValueError("the dictionary's first string is not empty")
+        self._nodes = [Node(n.host, n.boot_id, dict(n.labels)) for n in dictionary.nodes]
+        self.devices = [_device(d) for d in dictionary.devices]
+        self.processes = [self._process(p) for p in dictionary.processes]
+        self.signatures = self._signatures(dictionary.signatures)
+
+    def windows(self, message: pb.Segment) -> list[Window]:
+        """The windows as records."""
+        return [self._window(w) for w in message.windows]
+
+    def _text(self, index: int) -> str | None:
+        return self._strings[index] or None
+
+    def _process(self, p: pb.Process) -> Process:
+        return Process(
+            node=self._nodes[p.node],
+            pid=p.pid,
+            start_unix_ns=_known(p.start_unix_ns),
+            user=p.user or None,
+            job=p.job or None,
+            container=p.container or None,
+            rank=_known(p.rank),
+            local_rank=_known(p.local_rank),
+            world_size=_known(p.world_size),
+            model=p.model or None,
+            versions=dict(p.versions),
+            labels=dict(p.labels),
+        )
+
+    def _signatures(self, columns: pb.Signatures) -> list[Signature]:
+        fields = (
+            columns.kernel, columns.kind, columns.op, columns.phase, columns.module, columns.shapes, columns.dtypes,
+            columns.arguments, columns.formula, columns.precision, columns.unit, columns.flops, columns.bytes,
+        )  # fmt: skip
+        signatures = []
+        for identity, *row in zip(columns.id, *fields, strict=True):
+            kernel, kind, op, phase, module, shapes, dtypes, arguments, formula, precision, unit, flops, size = row
+            s = Signature(
+                kernel=self._strings[kernel],
+                kind=Kind(self._strings[kind]),
+                op=self._text(op),
+                phase=Phase(self._strings[phase]),
+                module=self._text(module),
+                shapes=self._text(shapes),
+                dtypes=self._text(dtypes),
+                arguments=self._text(arguments),
+                flops=_known(flops),
+                bytes=_known(size),
+                formula=self._text(formula),
+                precision=self._text(precision),
+                unit=self._text(unit),
+            )
+            if s.id != identity:
+                raise ValueError(f"signature id {identity:x} is not the hash of its content")
+            signatures.append(s)
+        return signatures
+
+    def _window(self, w: pb.Window) -> Window:
+        if len(w.uid) != 16:
+            raise ValueError(f"a window uid of {len(w.uid)} bytes")
+        devices = tuple(self._device_window(d) for d in w.devices)
+        return Window(
+            uid=w.uid.hex(),
+            process=self.processes[w.process],
+            start_unix_ns=w.start_unix_ns,
+            duration_ns=w.duration_ns,
+            trigger=Trigger(w.trigger),
+            collector=w.collector,
+            devices=devices,
+            kernels=self._kernels(w.kernels, len(devices)),
+            ledger=_ledger(w.ledger),
+            steps=_known(w.steps),
+            represents_ns=_known(w.represents_ns),
+            shapes_recorded=w.shapes_recorded,
+            cost=_cost(w.cost) if w.HasField("cost") else None,
+            padding=_padding(w.padding) if w.HasField("padding") else None,
+        )
+
+    def _device_window(self, d: pb.DeviceWindow) -> DeviceWindow:
+        return DeviceWindow(
+            device=self.devices[d.device],
+            span_ns=d.span_ns,
+            busy_ns=d.busy_ns,
+            causes=tuple(
+                IdleCause(Cause(c.cause), c.total_ns, c.count, c.longest_ns, c.example or None) for c in d.causes
+            ),
+            exposed_copy_ns=d.exposed_copy_ns,
+            exposed_communication_ns=d.exposed_communication_ns,
+            memory_used_bytes=_known(d.memory_used_bytes),
+            memory_peak_bytes=_known(d.memory_peak_bytes),
+        )
+
+    def _kernels(self, columns: pb.KernelStats, devices: int) -> tuple[KernelStat, ...]:
+        fields = (
+            columns.device, columns.calls, columns.total_ns, columns.min_ns, columns.max_ns, columns.bound,
+            columns.evidence, columns.roof_ns, columns.ridge, columns.step_calls, columns.step_ns,
+            columns.histogram_low, columns.histogram_length,
+        )  # fmt: skip
+        counts = list(columns.histogram_counts)
+        stats, at = [], 0
+        for signature, *row in zip(columns.signature, *fields, strict=True):
+            device, calls, total, low, high, bound, evidence, roof, ridge, step_calls, step, bucket, length = row
+            if device >= devices:
+                raise ValueError(f"device {device} of {devices}")
+            if at + length > len(counts):
+                raise ValueError("the histogram column is too short")
+            stats.append(
+                KernelStat(
+                    signature=self.signatures[signature],
+                    device=device,
+                    calls=calls,
+                    total_ns=total,
+                    min_ns=low,
+                    max_ns=high,
+                    histogram=Histogram(bucket, tuple(counts[at : at + length])),
+                    bound=Bound(self._strings[bound]),
+                    evidence=Evidence(self._strings[evidence]),
+                    roof_ns=_number(roof),
+                    ridge=_number(ridge),
+                    step_calls=step_calls,
+                    step_ns=step,
+                )
+            )
+            at += length
+        return tuple(stats)
+
+
+def _device(d: pb.Device) -> Device:
+    return Device(
+        vendor=Vendor(d.vendor),
+        model=d.model,
+        uuid=d.uuid or None,
+        index=_known(d.index),
+        memory_bytes=_known(d.memory_bytes),
+        units=_known(d.units),
+        driver=d.driver or None,
+        inferred=d.inferred,
+        peaks=Peaks(
+            flops={(p.precision, p.unit): Peak(p.value, p.source) for p in d.flops},
+            bandwidth=Peak(d.bandwidth.value, d.bandwidth.source) if d.HasField("bandwidth") else None,
+        ),
+    )
+
+
+def _ledger(m: pb.Ledger) -> Ledger:
+    return Ledger(
+        events_read=m.events_read,
+        device_records=m.device_records,
+        device_time_ns=m.device_time_ns,
+        has_host_events=m.has_host_events,
+        linked_ns=m.linked_ns,
+        backlog_ns=m.backlog_ns,
+        classifiable_ns=m.classifiable_ns,
+        classified_ns=m.classified_ns,
+        named_ns=m.named_ns,
+        dropped=dict(m.dropped),
+    )
+
+
+def _cost(m: pb.Cost) -> Cost:
+    def optional(name: str) -> int | None:
+        return int(getattr(m, name)) if m.HasField(name) else None
+
+    return Cost(
+        close_path=m.close_path,
+        open_ns=m.open_ns,
+        quiesce_ns=m.quiesce_ns,
+        close_ns=m.close_ns,
+        save_ns=m.save_ns,
+        free_ns=m.free_ns,
+        base_step_ns=optional("base_step_ns"),
+        longest_step_ns=optional("longest_step_ns"),
+        lost_in_ns=optional("lost_in_ns"),
+        lost_after_ns=optional("lost_after_ns"),
+        parse_cpu_ns=optional("parse_cpu_ns"),
+    )
+
+
+def _padding(m: pb.Padding) -> Padding:
+    return Padding(m.batches, m.real_tokens, m.padded_tokens, m.real_squared, m.padded_squared)
