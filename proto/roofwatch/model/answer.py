@@ -104,7 +104,7 @@ class CoverageSum:
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """part ÷ whole, None where there is no whole."""
+    """Part ÷ whole, None where there is no whole."""
     return part / whole if whole else None
 
 

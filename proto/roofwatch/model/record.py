@@ -1,4 +1,4 @@
-"""The record: what a window of a process is, in memory. The wire is ``roofwatch.proto``; the tables are ``roofwatch.store``.
+"""The record: what a window of a process is, in memory (the wire is ``roofwatch.proto``, the tables ``roofwatch.store``).
 
 Times are integer nanoseconds, timestamps Unix time, sizes bytes, rates per second. Unknown is None, never 0.
 Sums are stored, never shares, so that merging windows is exact; shares are computed where an answer is made.
@@ -80,7 +80,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """One ceiling of a device: FLOP/s of a precision on a unit, or bytes/s; ``source`` says where the figure is from."""
+    """One ceiling of a device: FLOP/s of a precision on a unit, or bytes/s; ``source`` says where it is from."""
 
     value: float
     source: str  # measured | reported | datasheet | inferred
@@ -88,7 +88,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The ceilings of a device. ``flops`` is keyed by (precision, unit), e.g. ("bf16", "matrix"), ("fp32", "vector")."""
+    """The ceilings of a device. ``flops`` is keyed by (precision, unit), e.g. ("bf16", "matrix")."""
 
     flops: Mapping[tuple[str, str], Peak] = field(default_factory=dict)
     bandwidth: Peak | None = None
@@ -96,7 +96,7 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator, or the CPU of a node. ``index`` is logical (eight ranks may all say 0); identity is ``uuid``."""
+    """One accelerator, or a node's CPU. ``index`` is logical (eight ranks may all say 0); identity is ``uuid``."""
 
     vendor: Vendor
     model: str
@@ -143,9 +143,9 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a kernel is, apart from when it ran. ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text.
+    """What a kernel is, apart from when it ran.
 
-    ``arguments`` holds the concrete inputs, strides and formats that the formula reads. FLOPs and bytes are of one call.
+    ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text. ``arguments`` holds the concrete inputs, strides and formats that the formula reads. FLOPs and bytes are of one call.
     """
 
     kernel: str

@@ -39,7 +39,8 @@ def windows(message: pb.Segment) -> list[Window]:
     """
     if message.schema != SEGMENT_SCHEMA:
         raise WireError(
-            f"segment schema {message.schema} is not {SEGMENT_SCHEMA}: upgrade the older of agent and store to the other's version"
+            f"segment schema {message.schema} is not {SEGMENT_SCHEMA}: "
+            "bring the older one of agent and store to the other's version"
         )
     try:
         return decode.Decoder(message.dictionary).windows(message)

@@ -1,0 +1,65 @@
+# The two commands of the README are `make demo` and `make test`; each sets up all it needs, in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(READY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "roofwatch needs Python 3.11 or newer, and $(PYTHON) is older: try make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group dev --editable .
+	@rm -f $(VENV)/.ready-*
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## make .venv with the pinned dependencies
+
+.PHONY: demo
+demo: $(READY) ## profile two real jobs on this machine and show their top kernels (about a minute)
+	$(BIN)/roofwatch demo
+
+.PHONY: test
+test: $(READY) ## run all tests
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: $(READY) ## ruff, mypy, import-linter, generated code up to date
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python proto/generate.py --check
+
+.PHONY: format
+format: $(READY) ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: proto
+proto: $(READY) ## generate the protobuf code again
+	$(BIN)/python proto/generate.py
+
+.PHONY: bench
+bench: $(READY) ## measure every limit and print the table
+	$(BIN)/python bench/run.py
+
+.PHONY: stress
+stress: $(READY) ## 1,000 windows a configuration in busy, forking and dying jobs (long)
+	$(BIN)/python tests/stress/run.py --windows 1000
+
+.PHONY: wheels
+wheels: $(READY) ## build both wheels into dist/
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist collectors/hook
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
