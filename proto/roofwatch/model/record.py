@@ -1,4 +1,4 @@
-"""The record: what a window of a process is, in memory (the wire is ``roofwatch.proto``, the tables ``roofwatch.store``).
+"""The record: what a window of a process is in memory; the wire is ``roofwatch.proto``, the tables ``roofwatch.store``.
 
 Times are integer nanoseconds, timestamps Unix time, sizes bytes, rates per second. Unknown is None, never 0.
 Sums are stored, never shares, so that merging windows is exact; shares are computed where an answer is made.
@@ -145,7 +145,8 @@ class Process:
 class Signature:
     """What a kernel is, apart from when it ran.
 
-    ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text. ``arguments`` holds the concrete inputs, strides and formats that the formula reads. FLOPs and bytes are of one call.
+    ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text; ``arguments`` holds the concrete inputs, strides and
+    formats that the formula reads. FLOPs and bytes are of one call.
     """
 
     kernel: str
