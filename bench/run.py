@@ -1,7 +1,8 @@
 """Run every benchmark of this folder and print one table of limits and figures.
 
-A benchmark is a script that prints JSON lines ``{"name", "value", "unit", "limit", "ok"}`` on stdout (``limit`` as text,
-``ok`` null where nothing is promised) and its progress on stderr. They run one after another: two would measure each other.
+A benchmark is a script that prints JSON lines ``{"name", "value", "unit", "limit", "ok"}`` on stdout (``limit`` as
+text, ``ok`` null where nothing is promised) and its progress on stderr. They run one after another: two would measure
+each other.
 
     python bench/run.py [--only NAME …] [--json FILE]
 """
@@ -90,15 +91,10 @@ def shown(value: object) -> str:
 
 def machine() -> str:
     """Processor, cores, kernel and Python of this machine."""
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    return f"{os.cpu_count()} cores of {model}, Linux {platform.release().split('-')[0]}, Python {platform.python_version()}"
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    model, kernel = next(named, platform.machine()), platform.release().split("-")[0]
+    return f"{os.cpu_count()} cores of {model}, Linux {kernel}, Python {platform.python_version()}"
 
 
 if __name__ == "__main__":
