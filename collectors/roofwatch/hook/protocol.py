@@ -82,6 +82,11 @@ class Decoder:
         self._limit = limit
         self._buffer = bytearray()
 
+    @property
+    def pending(self) -> int:
+        """Bytes of a message that is not complete yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> List[Dict[str, Any]]:
         """The messages that ``data`` completes. Raises ProtocolError on a bad length, bad JSON, or no ``type``."""
         self._buffer += data
@@ -123,6 +128,11 @@ class Channel:
     def fileno(self) -> int:
         """Descriptor of the socket, for select and event loops."""
         return self.sock.fileno()
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a message that is not complete yet; a receiver times out on a half message that stays one."""
+        return self._decoder.pending
 
     def send(self, message: Mapping[str, Any], fd: Optional[int] = None) -> None:
         """Send one message, with ``fd`` where given (the caller keeps its copy). Raises OSError or ProtocolError."""
