@@ -1,0 +1,62 @@
+"""What a failure looks like: one sentence on stderr and an exit code, in one place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import click
+
+from roofwatch.model.errors import RoofwatchError
+
+DONE, FAILED, USAGE, UNREACHABLE, INCOMPLETE = 0, 1, 2, 3, 4
+INTERRUPTED = 128 + signal.SIGINT
+PIPE_CLOSED = 128 + signal.SIGPIPE  # what a shell reports for a program that its reader left
+
+
+def say(sentence: str) -> None:
+    """A sentence for the user, on stderr."""
+    click.echo(f"roofwatch: {sentence}", err=True)
+
+
+def exit_code(error: BaseException) -> int | None:
+    """Tell the user about a failure that is not a bug; its exit code, None for a bug."""
+    code: int | None = None
+    match error:
+        case BrokenPipeError():
+            code = _pipe_closed()
+        case click.exceptions.Exit():
+            code = error.exit_code
+        case click.ClickException():
+            error.show()
+            code = error.exit_code
+        case RoofwatchError():
+            say(str(error))
+            code = error.exit_code
+        case click.Abort() | KeyboardInterrupt():
+            code = INTERRUPTED
+        case OSError() if error.filename is None and _stdout_is_broken():
+            say(f"cannot write the answer to stdout: {error.strerror or error}.")
+            _discard_stdout()
+            code = FAILED
+    return code
+
+
+def _pipe_closed() -> int:
+    """The reader of our output went away (``roofwatch top | head``): no reason for a word."""
+    _discard_stdout()
+    return PIPE_CLOSED
+
+
+def _discard_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush cannot fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _stdout_is_broken() -> bool:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False

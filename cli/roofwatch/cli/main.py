@@ -1,0 +1,109 @@
+"""``roofwatch``: the group of commands. A command's module is imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from roofwatch.cli import errors
+
+READING = {
+    "nodes": "Machines that sent windows.",
+    "processes": "Registered processes and what their windows cost.",
+    "windows": "The windows taken, one a line.",
+    "top": "The kernels that eat the time, and why.",
+    "roofline": "The kernels under the roof, as a plot and a table.",
+    "analyze": "The same answer from one trace file, without a store.",
+}
+ACTING = {
+    "run": "Run a job so that the agent can take windows of it.",
+    "agent": "The daemon of a node: takes windows and sends records.",
+    "store": "The server that keeps the records.",
+    "import": "Put a trace file into the store.",
+    "devices": "Known devices and their peaks; measure this CPU's.",
+    "doctor": "Check this machine and say what to do.",
+    "demo": "Everything at once on this machine, in a minute.",
+    "completion": "Print a completion script for your shell.",
+}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Commands(click.Group):
+    """A group that knows its commands by name and loads each on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, reading commands first."""
+        del ctx
+        return [*READING, *ACTING]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of one command."""
+        del ctx
+        if cmd_name not in READING and cmd_name not in ACTING:
+            return None
+        # "import" is a keyword, so modules that clash with one carry an underscore.
+        name = f"{cmd_name}_" if cmd_name == "import" else cmd_name
+        command: click.Command = importlib.import_module(f"roofwatch.cli.commands.{name}").command
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names and help of the commands, without importing any."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in (READING | ACTING).items()
+            if name.startswith(incomplete) and not incomplete.startswith("-")
+        ]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Both lists, without importing any command."""
+        del ctx
+        for title, commands in (("Reading", READING), ("Acting", ACTING)):
+            with formatter.section(title):
+                formatter.write_dl(list(commands.items()))
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib.metadata import version  # noqa: PLC0415  # 20 ms that --help must not pay
+
+    click.echo(f"roofwatch {version('roofwatch')}")
+    ctx.exit()
+
+
+@click.group(
+    cls=Commands,
+    context_settings=CONTEXT,
+    epilog="Ask a store with --store HOST:PORT (or ROOFWATCH_STORE). Start with: roofwatch demo",
+)
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+def cli() -> None:
+    """Which kernels eat this node's time, and why: always-on profiling for mixed fleets."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The program: 0 done, 1 a finding or failure, 2 usage, 3 unreachable, 4 incomplete data."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name that the locale cannot show must not end in a traceback
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        result = cli.main(args=arguments, prog_name="roofwatch", standalone_mode=False)
+        sys.stdout.flush()
+    except Exception as error:
+        code = errors.exit_code(error)
+        if code is None:
+            raise
+        sys.exit(code)
+    except KeyboardInterrupt:
+        sys.exit(errors.INTERRUPTED)
+    sys.exit(result if isinstance(result, int) else errors.DONE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+import click
+
+from roofwatch.store.config import DEFAULT_ADDRESS
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+Format = Literal["table", "json", "csv"]
+
+_UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which windows an answer is about; 0 and "" mean all."""
+
+    since_unix_ns: int = 0
+    until_unix_ns: int = 0
+    node: str = ""
+    process: str = ""
+    model: str = ""
+    device: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def moment(text: str, now_ns: int) -> int:
+    """A point in time as Unix nanoseconds: "1h" ago, an ISO 8601 time (local where it names no zone), "now", "all" = 0.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    text = text.strip()
+    if text in {"all", "now"}:
+        return 0 if text == "all" else now_ns
+    parts = _DURATION.findall(text)
+    if parts and not _DURATION.sub("", text).strip():
+        return now_ns - int(sum(float(number) * _UNITS_S[unit] for number, unit in parts) * 1e9)
+    parsed = datetime.fromisoformat(text)
+    return int(parsed.astimezone().timestamp()) * 1_000_000_000 + parsed.microsecond * 1000
+
+
+class Moment(click.ParamType[int]):
+    """A point in time on the command line."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The text as Unix nanoseconds, 0 for no limit."""
+        if isinstance(value, int):
+            return value
+        try:
+            return moment(value, time.time_ns())
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is neither a duration like 30m or 2d nor a time like 2026-01-31T12:00.", param, ctx)
+
+
+class Label(click.ParamType[tuple[str, str]]):
+    """A label k=v on the command line."""
+
+    name = "K=V"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Key and value."""
+        if isinstance(value, tuple):
+            return value
+        key, separator, text = value.partition("=")
+        if not separator or not key:
+            self.fail(f"{value!r} is not a label: write it as key=value.", param, ctx)
+        return key, text
+
+
+def _stacked(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+label = click.option("--label", "labels", type=Label(), multiple=True, metavar="K=V", help="A label; may be repeated.")
+
+source = _stacked(
+    click.option(
+        "--store",
+        envvar="ROOFWATCH_STORE",
+        show_envvar=True,
+        metavar="HOST:PORT",
+        help=f"The store to ask.  [default: {DEFAULT_ADDRESS}]",
+    ),
+    click.option(
+        "--db",
+        envvar="ROOFWATCH_DB",
+        show_envvar=True,
+        metavar="URL",
+        help="Open this database instead, e.g. sqlite:///roofwatch.db",
+    ),
+)
+
+output = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or base units and null for programs.",
+)
+
+
+def filters(since: str) -> Callable[[Decorated], Decorated]:
+    """The options that choose windows; ``since`` is the default of --since."""
+    return _stacked(
+        click.option(
+            "--since",
+            type=Moment(),
+            default=since,
+            show_default=True,
+            metavar="TIME",
+            help="From this time on: a duration before now (90s, 30m, 1h, 2d), an ISO time, or all.",
+        ),
+        click.option("--until", type=Moment(), default="all", metavar="TIME", help="Up to this time; the same forms."),
+        click.option("--node", default="", metavar="HOST", help="Only this node."),
+        click.option("--process", default="", metavar="PID|ID", help="Only this process: its pid, or its id."),
+        click.option("--model", default="", metavar="NAME", help="Only jobs of this model."),
+        click.option("--device", default="", metavar="NAME", help="Only this device model."),
+        label,
+    )
+
+
+def filter_of(given: dict[str, Any]) -> Filter:
+    """Take the filter's options out of a command's keyword arguments.
+
+    Raises:
+        click.UsageError: the time range is empty.
+    """
+    since, until = given.pop("since"), given.pop("until")
+    if since and until and since >= until:
+        raise click.UsageError("--since is not before --until: nothing can lie between them.")
+    return Filter(
+        since_unix_ns=since,
+        until_unix_ns=until,
+        node=given.pop("node"),
+        process=given.pop("process"),
+        model=given.pop("model"),
+        device=given.pop("device"),
+        labels=dict(given.pop("labels")),
+    )

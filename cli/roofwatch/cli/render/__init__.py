@@ -1,0 +1,1 @@
+"""From an answer to text: a renderer never asks, a command never draws."""

@@ -1,0 +1,127 @@
+"""Whole outputs of the renderers against text written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roofwatch.cli.render import csv, kernels, plot, roofline, text
+from roofwatch.cli.render import json as as_json
+from roofwatch.cli.render.table import Column, table
+from roofwatch.model.answer import ROW_KEYS
+
+Golden = Callable[[str], str]
+Answer = dict[str, Any]
+
+
+def test_top_in_80_columns(answer: Answer, golden: Golden) -> None:
+    """Winnable is 8 s × (1 − 0.550637) = 3.59 s and 2.468 s × (1 − 0.800144) = 493 ms; 1 − 0.957 = 4.3 % lie below.
+
+    The causes are 22, 9 and 7.5 % of the span; 0.3 and 0.2 % are below half a per cent each and make "other".
+    """
+    title = ["gpu-07", "8 × NVIDIA A100-SXM4-80GB", "last 1 h"]
+    assert kernels.report(answer, title, 80) == golden("top_80.txt")
+
+
+def test_top_on_a_wide_terminal_shows_what_80_columns_leave_out(answer: Answer, golden: Golden) -> None:
+    """With 160 columns no column goes and no name is cut."""
+    assert kernels.report(answer, ["gpu-07"], 160) == golden("top_160.txt")
+
+
+def test_roofline_in_80_columns(answer: Answer, golden: Golden) -> None:
+    """The plot spans 10^-1.229 to 10^3.285 FLOP/B in 72 cells and 10^10.983 to 10^14.644 FLOP/s in 16.
+
+    So mark 1 (1365 FLOP/B, 172 TFLOP/s) is in cell 69 of row 13 from below, mark 2 (1/12, 136 GFLOP/s) in cell 2 of
+    row 1, the roofs of 312 and 19.5 TFLOP/s are in rows 14 and 9 and begin at their ridges, 153 and 9.56, in cells 54
+    and 35; the decades 0.1 … 1 k stand in cells 4, 19, 35, 51, 67.
+    """
+    assert roofline.report(answer, ["gpu-07"], 80) == golden("roofline_80.txt")
+
+
+@pytest.mark.parametrize("room", [80, 81, 100, 132, 200])
+def test_no_line_is_wider_than_the_room(answer: Answer, room: int) -> None:
+    """Whatever the room, and with names of 300 double-width characters."""
+    answer["rows"][0]["kernel"] = "核" * 300
+    answer["rows"][1]["op"] = "o" * 300
+    title = ["n" * 100, "8 × NVIDIA"]
+    for drawn in (kernels.report(answer, title, room), roofline.report(answer, title, room)):
+        assert max(text.width(line) for line in drawn.splitlines()) <= room
+
+
+def test_a_cpu_answer_says_the_op_once(answer: Answer) -> None:
+    """Where kernel and op are the same in all rows, the column op goes, and kind (cut by 3), calls and mean fit."""
+    answer["rows"] = [{**row, "kernel": "aten::addmm", "op": "aten::addmm"} for row in answer["rows"][:2]]
+    assert kernels.kernel_table(answer["rows"], 80) == [
+        "# kernel      kind      calls   mean   time share bound   evidence roof winnable",
+        "1 aten::addmm matmul   10,000 800 µs 8.00 s  64 % compute shapes   55 %   3.59 s",
+        "2 aten::addmm element… 20,000 123 µs 2.47 s  20 % memory  shapes   80 %   493 ms",
+    ]
+
+
+def test_an_answer_without_rows_has_a_head_only(answer: Answer) -> None:
+    """Nothing known is said as such, and no empty table is drawn."""
+    answer["coverage"] |= {"windows": 0, "classified_share": None, "named_share": None, "span_ns": 0, "dropped": {}}
+    answer |= {"rows": [], "timeline": None, "cost": None}
+    assert kernels.report(answer, [], 80) == "0 windows · no device time to classify\n"
+    assert roofline.report(answer, [], 80) == "0 windows · no device time to classify\n"
+
+
+def test_a_hostile_name_cannot_reach_the_terminal(answer: Answer) -> None:
+    """Escape sequences, line breaks and bidirectional controls in names are shown as question marks."""
+    answer["rows"][0] |= {"kernel": "\x1b[2Jgemm\r\n", "op": "\u202eop\x9b1m", "device": "\x1b]0;x\x07"}
+    drawn = kernels.report(answer, ["\x1b[31mnode"], 120) + roofline.report(answer, [], 120)
+    assert not set(drawn) & set("\x1b\r\x07\x9b\u202e")
+    assert "?[2Jgemm??" in drawn
+    assert "?op?1m" in drawn
+
+
+def test_csv_has_the_names_of_the_json(answer: Answer, golden: Golden) -> None:
+    """Unknown is empty, lists are compact JSON, quotes are doubled."""
+    row = {**answer["rows"][3], "kernel": 'a,"b"', "kind": "matmul", "shapes": [[64, 64], []]}
+    row |= {"calls": 1, "total_ns": 1000, "est_ns": 1000, "share": None, "mean_ns": 1000.0}
+    assert csv.render([row], ROW_KEYS) == golden("top.csv")
+    assert csv.render([], ("a", "b")) == "a,b\n"
+
+
+def test_json_is_one_ascii_object(answer: Answer) -> None:
+    """It reads back equal, with null for unknown, and no character that a terminal could misread."""
+    answer["rows"][0]["kernel"] = "\x1b[2J核\ud800"
+    drawn = as_json.render(answer)
+    assert drawn.isascii()
+    assert "\x1b" not in drawn
+    assert json.loads(drawn) == answer
+    assert '"roof_fraction": null' in drawn
+
+
+def test_plot_places_only_what_has_a_place(answer: Answer) -> None:
+    """Rows without FLOPs, bytes or time get no mark; a row without a roof gets a mark and no roof."""
+    answer["rows"][1] |= {"roof_fraction": None, "ridge": None}
+    first, second = plot.points(answer["rows"])
+    assert (first.mark, second.mark) == ("1", "2")
+    assert first.peak == pytest.approx(312e12, rel=1e-5)
+    assert first.bandwidth == pytest.approx(2.039e12, rel=1e-5)
+    assert (second.peak, second.bandwidth) == (None, None)
+    assert plot.plot([], 80) == []
+
+
+def test_a_single_point_far_off_still_has_axes() -> None:
+    """One kernel without a roof: a decade at least is drawn on both axes, and the mark is inside."""
+    lines = plot.plot([plot.Point("1", 0.25, 3e9)], 80)
+    assert sum("1" in line.split("│")[-1] for line in lines[1:-2]) >= 1
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_widest_flexible_column_gives_way_first() -> None:
+    """In 25 columns with one gap, a of 10 and b of 20: b gives 6 and is cut to 14."""
+    columns = (Column("a", floor=4), Column("b", floor=4))
+    assert table(columns, [("a" * 10, "b" * 20)], 25) == ["a          b", "a" * 10 + " " + "b" * 13 + "…"]
+
+
+def test_columns_that_may_go_are_dropped_before_the_others_are_too_narrow() -> None:
+    """In 9 columns b (drop 1) must go for a to keep its 8; the column that may not go stays also where it overflows."""
+    columns = (Column("a", right=True), Column("b", right=True, drop=1))
+    assert table(columns, [("12345678", "12")], 9) == ["       a", "12345678"]
+    assert table(columns[:1], [("12345678",)], 4) == ["       a", "12345678"]
