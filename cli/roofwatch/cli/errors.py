@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ import click
 from roofwatch.model.errors import RoofwatchError
 
 DONE, FAILED, USAGE, UNREACHABLE, INCOMPLETE = 0, 1, 2, 3, 4
-INTERRUPTED = 128 + signal.SIGINT
+CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 PIPE_CLOSED = 128 + signal.SIGPIPE  # what a shell reports for a program that its reader left
 
 
@@ -25,7 +26,7 @@ def exit_code(error: BaseException) -> int | None:
     code: int | None = None
     match error:
         case BrokenPipeError():
-            code = _pipe_closed()
+            code = pipe_closed()
         case click.exceptions.Exit():
             code = error.exit_code
         case click.ClickException():
@@ -35,15 +36,16 @@ def exit_code(error: BaseException) -> int | None:
             say(str(error))
             code = error.exit_code
         case click.Abort() | KeyboardInterrupt():
-            code = INTERRUPTED
-        case OSError() if error.filename is None and _stdout_is_broken():
-            say(f"cannot write the answer to stdout: {error.strerror or error}.")
+            # Terminated (supervise.py) carries which signal it was; click wraps it.
+            code = 128 + getattr(error.__cause__ or error, "number", signal.SIGINT)
+        case OSError() if error.filename is None and error.errno in CANNOT_WRITE:
+            say(f"cannot write the output: {error.strerror}.")
             _discard_stdout()
             code = FAILED
     return code
 
 
-def _pipe_closed() -> int:
+def pipe_closed() -> int:
     """The reader of our output went away (``roofwatch top | head``): no reason for a word."""
     _discard_stdout()
     return PIPE_CLOSED
@@ -52,11 +54,3 @@ def _pipe_closed() -> int:
 def _discard_stdout() -> None:
     """Point stdout at nothing, so that the interpreter's last flush cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _stdout_is_broken() -> bool:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return True
-    return False

@@ -92,16 +92,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name that the locale cannot show must not end in a traceback
             stream.reconfigure(errors="backslashreplace")
+    stdout = sys.stdout
     try:
         result = cli.main(args=arguments, prog_name="roofwatch", standalone_mode=False)
         sys.stdout.flush()
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         code = errors.exit_code(error)
         if code is None:
             raise
         sys.exit(code)
-    except KeyboardInterrupt:
-        sys.exit(errors.INTERRUPTED)
+    except SystemExit:
+        if sys.stdout is not stdout:  # how click leaves after a closed pipe
+            sys.exit(errors.pipe_closed())
+        raise
     sys.exit(result if isinstance(result, int) else errors.DONE)
 
 

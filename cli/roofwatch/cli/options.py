@@ -117,6 +117,20 @@ output = click.option(
 )
 
 
+def limit(default: int) -> Callable[[Decorated], Decorated]:
+    """--limit N, also called --top N; 0 shows all rows."""
+    return click.option(
+        "--limit",
+        "--top",
+        "limit",
+        type=click.IntRange(0, 1_000_000),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help="Rows to show; 0 shows all.",
+    )
+
+
 def filters(since: str) -> Callable[[Decorated], Decorated]:
     """The options that choose windows; ``since`` is the default of --since."""
     return _stacked(

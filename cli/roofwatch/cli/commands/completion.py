@@ -5,15 +5,15 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-HELP_EPILOG = """\b
+EPILOG = """\b
 Examples:
-  roofwatch completion bash > ~/.local/share/bash-completion/completions/roofwatch
+  eval "$(roofwatch completion bash)"
   roofwatch completion zsh > ~/.zfunc/_roofwatch
-  roofwatch completion fish > ~/.config/fish/completions/roofwatch.fish
+  roofwatch completion fish | source
 """
 
 
-@click.command("completion", epilog=HELP_EPILOG)
+@click.command("completion", epilog=EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

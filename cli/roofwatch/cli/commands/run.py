@@ -15,7 +15,7 @@ from roofwatch.cli import errors, options
 EPILOG = """\b
 Examples:
   roofwatch run -- python train.py --epochs 3
-  roofwatch run --model llama-7b --label git=$(git rev-parse --short HEAD) -- \\
+  roofwatch run --model llama-7b --label git=$(git rev-parse HEAD) -- \\
       torchrun --nproc-per-node 8 train.py
 \b
 The job keeps its pid, its output and its exit code. As in a shell, 127 means

@@ -1,0 +1,43 @@
+"""``roofwatch top``: the kernels that eat the time, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from roofwatch.cli import options, showing
+
+EPILOG = """\b
+Examples:
+  roofwatch top
+  roofwatch top --node gpu-07 --since 30m --limit 5
+  roofwatch top --model llama-7b --label git=4f2a91c --since 2d \\
+      --format json
+\b
+time      estimated device time in the range: each window stands for the
+          time since the one before it
+roof      attainable time over measured time: 100 % is all that the device can
+winnable  time x (1 - roof)
+"""
+
+
+@click.command("top", epilog=EPILOG)
+@options.source
+@options.filters(since="1h")
+@options.limit(20)
+@options.output
+def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
+    """Show the kernels that eat the time, and why.
+
+    One row a signature (kernel, op, shapes, dtypes) and device model, the largest estimated time first, with what bounds
+    it, what that verdict rests on, how near it is to the roof, and the time that could be won.
+    """
+    from roofwatch.cli.asking import ask  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli.render import kernels  # noqa: PLC0415
+    from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
+
+    asked = options.filter_of(given)
+    answer = ask("top", asked, limit, store=store, db=db)
+    head = showing.title(asked)
+    return showing.show(answer, form, ROW_KEYS, lambda it, room: kernels.report(it, head, room))

@@ -1,0 +1,63 @@
+"""How a reading command ends: the answer on stdout in the format asked for, a word on stderr where nothing was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from roofwatch.cli import errors
+from roofwatch.cli.options import Filter
+from roofwatch.cli.render.table import terminal_columns
+
+Answer = Mapping[str, Any]
+Draw = Callable[[Answer, int], str]
+
+_AGO = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw) -> int:
+    """Write the answer; the exit code is 4 where no row matches, since then the data that would answer is missing."""
+    if form == "json":
+        from roofwatch.cli.render import json  # noqa: PLC0415  # one renderer a run
+
+        click.echo(json.render(answer), nl=False)
+    elif form == "csv":
+        from roofwatch.cli.render import csv  # noqa: PLC0415
+
+        click.echo(csv.render(answer["rows"], keys), nl=False)
+    else:
+        click.echo(draw(answer, terminal_columns()), nl=False)
+    if answer["rows"]:
+        return errors.DONE
+    errors.say("nothing matches: widen the time with --since all, or see what there is with 'roofwatch nodes'.")
+    return errors.INCOMPLETE
+
+
+def title(given: Filter, now_ns: int | None = None) -> list[str]:
+    """What was asked for, as the first words of a head: node, model, process, labels, time."""
+    parts = [given.node or "all nodes"]
+    parts += [word for word in (given.model, given.device) if word]
+    parts += [f"process {given.process}"] if given.process else []
+    parts += [f"{key}={value}" for key, value in sorted(given.labels.items())]
+    return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
+
+
+def period(since_ns: int, until_ns: int, now_ns: int) -> str:
+    """ "last 1 h", "since 2026-01-31 12:00", "2026-01-31 12:00 to 13:00", "all time"."""
+    if not since_ns:
+        return f"until {_local(until_ns)}" if until_ns else "all time"
+    if until_ns:
+        return f"{_local(since_ns)} to {_local(until_ns)}"
+    seconds = round((now_ns - since_ns) / 1e9)
+    for unit, size in _AGO:
+        if seconds >= size and seconds % size <= 1:  # what was given as a duration comes back as one
+            return f"last {seconds // size} {unit}"
+    return f"since {_local(since_ns)}"
+
+
+def _local(unix_ns: int) -> str:
+    return f"{datetime.fromtimestamp(unix_ns / 1e9).astimezone():%Y-%m-%d %H:%M:%S}".removesuffix(":00")

@@ -1,0 +1,60 @@
+"""Times, labels and filters on the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from roofwatch.cli import showing
+from roofwatch.cli.options import Filter, moment
+
+NOW = 1_770_000_000_000_000_000  # 2026-02-02 02:40:00 UTC
+HOUR = 3_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW), ("all", 0), ("90s", NOW - 90 * 10**9), ("30m", NOW - HOUR // 2), ("30min", NOW - HOUR // 2),
+        ("1h", NOW - HOUR), ("1.5h", NOW - HOUR * 3 // 2), ("2d", NOW - 48 * HOUR), ("1w", NOW - 168 * HOUR),
+        ("1h30m", NOW - HOUR * 3 // 2), ("1 h 30 m", NOW - HOUR * 3 // 2), (" 1h ", NOW - HOUR),
+        ("2026-02-02T02:40:00Z", NOW), ("2026-02-02T02:40:00.000001+00:00", NOW + 1000),
+        ("2026-02-02T03:40+01:00", NOW), ("20260202T024000Z", NOW),
+    ],
+)  # fmt: skip
+def test_moments(text: str, expected: int) -> None:
+    """Durations count back from now; ISO times name their zone."""
+    assert moment(text, NOW) == expected
+
+
+def test_a_time_without_a_zone_is_local() -> None:
+    """As the user's clock shows it."""
+    local = datetime.fromtimestamp(NOW / 1e9, UTC).astimezone().replace(tzinfo=None)
+    assert moment(local.isoformat(), NOW) == NOW
+
+
+@pytest.mark.parametrize("text", ["", "h", "1", "3y", "yesterday", "1h ago", "-1h", "2026-13-01", "1h,30m"])
+def test_what_is_no_moment(text: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(ValueError, match=r".*"):
+        moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected"),
+    [
+        (0, 0, "all time"), (NOW - HOUR, 0, "last 1 h"), (NOW - HOUR - 900_000_000, 0, "last 1 h"),
+        (NOW - HOUR * 3 // 2, 0, "last 90 min"), (NOW - 48 * HOUR, 0, "last 2 d"), (NOW - 5 * 10**9, 0, "last 5 s"),
+    ],
+)  # fmt: skip
+def test_periods(since: int, until: int, expected: str) -> None:
+    """What was given as a duration comes back as one, also when a second went by meanwhile."""
+    assert showing.period(since, until, NOW) == expected
+
+
+def test_title_names_what_was_asked() -> None:
+    """Node or all nodes first, then the other filters, the period last."""
+    given = Filter(node="gpu-07", model="llama", process="4711", labels={"git": "abc", "a": "b"})
+    assert showing.title(given, NOW) == ["gpu-07", "llama", "process 4711", "a=b", "git=abc", "all time"]
+    assert showing.title(Filter(), NOW) == ["all nodes", "all time"]

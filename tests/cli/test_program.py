@@ -1,0 +1,189 @@
+"""The program as a user meets it: help, exit codes, streams, pipes, mistakes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from roofwatch.cli.main import ACTING, READING, cli
+
+Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
+COMMANDS = [*READING, *ACTING]
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+
+
+def only_a_sentence(done: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence on stderr; nothing on stdout, no traceback."""
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def test_help_lists_every_command_and_imports_none(roofwatch: Roofwatch) -> None:
+    """--help names all commands; neither SQLAlchemy, grpc, numpy nor any command is imported for it."""
+    done = roofwatch("--help")
+    assert done.returncode == 0
+    assert re.findall(r"^  ([a-z]+)  ", done.stdout, re.MULTILINE) == COMMANDS
+    program = (
+        "import sys\nfrom roofwatch.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('sqlalchemy', 'grpc', 'google', 'numpy', 'torch', 'alembic', 'roofwatch.cli.commands')\n"
+        "sys.exit(repr([name for name in sys.modules if name.startswith(heavy)]) if any(\n"
+        "    name.startswith(heavy) for name in sys.modules) else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(roofwatch: Roofwatch, name: str) -> None:
+    """The first words of a command's help are those in the list of commands, and its help shows how to call it."""
+    done = roofwatch(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"roofwatch {name}" in done.stdout.split("Examples:")[1]
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_the_document_is_complete(roofwatch: Roofwatch) -> None:
+    """docs/cli.md has a section for each command and names each of its options."""
+    sections = dict(
+        re.findall(r"^### `roofwatch ([^`]+)`\n(.*?)(?=^##|\Z)", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    del roofwatch
+    missing = []
+    for words, command in walk(cli, ()):
+        section = sections.get(" ".join(words))
+        if section is None:
+            missing.append(" ".join(words))
+            continue
+        options = [o for p in command.params for o in p.opts if o.startswith("--") and not getattr(p, "hidden", False)]
+        missing += [f"{' '.join(words)} {o}" for o in options if f"`{o}" not in section and o not in section]
+    assert missing == []
+    known = {" ".join(words) for words, _ in walk(cli, ())}
+    assert set(sections) <= known, "docs/cli.md describes a command that is not there"
+
+
+def walk(group, words):  # type: ignore[no-untyped-def]
+    """Every command that is no group, with the words that call it."""
+    import click  # noqa: PLC0415
+
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from walk(command, (*words, name))
+        else:
+            yield (*words, name), command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["top", "--nosuch"], "No such option"),
+        (["top", "--since", "3y"], "neither a duration"),
+        (["top", "--since", "1h", "--until", "2h"], "--since is not before --until"),
+        (["top", "--label", "novalue"], "key=value"),
+        (["top", "--format", "xml"], "'xml' is not one of"),
+        (["top", "--limit", "-1"], "not in the range"),
+        (["top", "--store", "nowhere"], "is not an address"),
+        (["top", "--store", "127.0.0.1:1", "--db", "sqlite:///x.db"], "exclude each other"),
+        (["top", "--db", "nonsense://x"], ""),
+        (["run"], "Missing argument"),
+        (["completion", "tcsh"], "'tcsh' is not one of"),
+    ],
+)
+def test_usage_mistakes_exit_2(roofwatch: Roofwatch, arguments: list[str], words: str) -> None:
+    """A wrong request: exit 2, told on stderr, nothing on stdout, no traceback."""
+    done = roofwatch(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("query", ["nodes", "processes", "windows", "top", "roofline"])
+def test_no_store_exits_3(roofwatch: Roofwatch, query: str) -> None:
+    """Nobody listens: one sentence that says where and what to do."""
+    with socket.socket() as holder:  # bound and not listening: nobody else can take the port meanwhile
+        holder.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{holder.getsockname()[1]}"
+        done = roofwatch(query, env={"ROOFWATCH_STORE": address})
+    assert done.returncode == 3
+    sentence = only_a_sentence(done)
+    assert address in sentence
+    assert "roofwatch store serve" in sentence
+
+
+def test_what_is_no_store_exits_3(roofwatch: Roofwatch) -> None:
+    """Something else listens there, and says nothing that a store would."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.listen()
+        port = other.getsockname()[1]
+        program = (
+            "import socket, sys\n"
+            f"s = socket.socket(fileno={other.fileno()})\n"
+            "while True:\n    c, _ = s.accept()\n    c.sendall(b'HTTP/1.1 400 Bad Request\\r\\n\\r\\n')\n    c.close()\n"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], pass_fds=[other.fileno()]) as server:
+            done = roofwatch("top", "--store", f"127.0.0.1:{port}")
+            server.kill()
+    assert done.returncode == 3
+    only_a_sentence(done)
+
+
+def test_no_database_exits_3(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """A database that is not there is not made by asking."""
+    done = roofwatch("top", "--db", f"sqlite:///{tmp_path}/none.db")
+    assert done.returncode == 3
+    assert "none.db" in only_a_sentence(done)
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_complete(roofwatch: Roofwatch, shell: str) -> None:
+    """A script is printed; what it calls answers with the command's name, without importing a command."""
+    assert "_ROOFWATCH_COMPLETE" in roofwatch("completion", shell).stdout
+    env = {"COMP_WORDS": "roofwatch roofl", "COMP_CWORD": "1" if shell != "fish" else "roofl"}
+    done = roofwatch(env={**env, "_ROOFWATCH_COMPLETE": f"{shell}_complete"})
+    assert "roofline" in done.stdout
+
+
+def test_a_reader_that_leaves_is_no_failure_to_tell(roofwatch: Roofwatch) -> None:
+    """As in ``roofwatch … | head -0``: no word on stderr, the exit code of a closed pipe."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with subprocess.Popen(
+        [sys.executable, "-m", "roofwatch.cli.main", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as done:
+        os.close(writer)
+        assert done.stderr
+        assert done.stderr.read() == ""
+    assert done.returncode == 128 + signal.SIGPIPE
+    del roofwatch
+
+
+def test_a_full_disk_is_told(roofwatch: Roofwatch) -> None:
+    """/dev/full refuses every byte: exit 1 and one sentence."""
+    del roofwatch
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "roofwatch.cli.main", "completion", "bash"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_version(roofwatch: Roofwatch) -> None:
+    """The installed version, in one line."""
+    assert re.fullmatch(r"roofwatch \d+\.\d+\.\d+\S*\n", roofwatch("--version").stdout)
