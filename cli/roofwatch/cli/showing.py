@@ -1,4 +1,4 @@
-"""How a reading command ends: the answer on stdout in the format asked for, a word on stderr where nothing was found."""
+"""How a reading command ends: the answer on stdout in the format asked for, a word on stderr where it is empty."""
 
 from __future__ import annotations
 

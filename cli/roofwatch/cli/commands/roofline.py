@@ -27,8 +27,8 @@ reached  FLOP/s of the mean call; roof: as a share of what is attainable there
 def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
     """Show the kernels under the roof, as a plot and a table.
 
-    One plot a device model, both axes logarithmic. A kernel whose FLOPs or bytes are unknown has no place in the plot and
-    is in the table only.
+    One plot a device model, both axes logarithmic. A kernel whose FLOPs or bytes are unknown has no place in the plot
+    and is in the table only.
     """
     from roofwatch.cli.asking import ask  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.cli.render import roofline  # noqa: PLC0415

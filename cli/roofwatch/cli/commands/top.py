@@ -30,8 +30,8 @@ winnable  time x (1 - roof)
 def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
     """Show the kernels that eat the time, and why.
 
-    One row a signature (kernel, op, shapes, dtypes) and device model, the largest estimated time first, with what bounds
-    it, what that verdict rests on, how near it is to the roof, and the time that could be won.
+    One row a signature (kernel, op, shapes, dtypes) and device model, the largest estimated time first, with what
+    bounds it, what that verdict rests on, how near it is to the roof, and the time that could be won.
     """
     from roofwatch.cli.asking import ask  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.cli.render import kernels  # noqa: PLC0415
