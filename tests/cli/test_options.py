@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from roofwatch.cli import showing
-from roofwatch.cli.options import Filter, moment
+from roofwatch.cli.options import moment
+from roofwatch.store.filter import Filter
 
 NOW = 1_770_000_000_000_000_000  # 2026-02-02 02:40:00 UTC
 HOUR = 3_600_000_000_000

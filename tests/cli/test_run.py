@@ -31,8 +31,9 @@ def test_without_the_dashes_too(roofwatch: Roofwatch) -> None:
 
 def test_the_pid_stays(tmp_path: Path) -> None:
     """The job is the process that was started, not a child of it."""
+    run = [sys.executable, "-m", "roofwatch.cli.main", "run", "--"]
     with subprocess.Popen(
-        [sys.executable, "-m", "roofwatch.cli.main", "run", "--", sys.executable, "-c", "import os; print(os.getpid())"],
+        [*run, sys.executable, "-c", "import os; print(os.getpid())"],
         stdout=subprocess.PIPE, text=True, cwd=tmp_path,
     ) as job:  # fmt: skip
         assert job.stdout

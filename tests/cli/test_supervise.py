@@ -19,11 +19,13 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = [
     sys.executable,
     "-c",
-    "import signal, subprocess, sys, time\n"
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-    "print(p.pid, flush=True)\n"
-    "time.sleep(60)",
+    (
+        "import signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(p.pid, flush=True)\n"
+        "time.sleep(60)"
+    ),
 ]
 
 
@@ -38,16 +40,18 @@ def gone(pid: int) -> bool:
 def test_what_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
     """A child that fails is named with its exit code and what it wrote."""
     failing = [sys.executable, "-c", "import sys; print('no such port'); sys.exit(3)"]
-    with children(tmp_path) as group, pytest.raises(RoofwatchError, match="the store ended with exit code 3: no such"):
+    with children(tmp_path) as group:
         group.start("store", failing, os.environ)
-        group.until(lambda: False, "the store was not ready", 20)
+        with pytest.raises(RoofwatchError, match="the store ended with exit code 3: no such port"):
+            group.until(lambda: False, "the store was not ready", 20)
 
 
 def test_waiting_ends(tmp_path: Path) -> None:
     """What never becomes ready is told after the limit."""
-    with children(tmp_path) as group, pytest.raises(RoofwatchError, match="no answer within 0 s"):
+    with children(tmp_path) as group:
         group.start("store", SLEEPER, os.environ)
-        group.until(lambda: False, "no answer", 0.2)
+        with pytest.raises(RoofwatchError, match="no answer within 0 s"):
+            group.until(lambda: False, "no answer", 0.2)
 
 
 def test_a_group_that_ignores_sigterm_is_killed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

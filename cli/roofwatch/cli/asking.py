@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from roofwatch.cli.options import Filter
 from roofwatch.model.errors import IncompleteError, RoofwatchError, UnreachableError, UsageError
 from roofwatch.store.config import DEFAULT_ADDRESS, format_address, is_loopback, parse_address
+from roofwatch.store.filter import Filter
 
 DEADLINE_S = 30
 MAX_ANSWER_BYTES = 256 << 20  # 100,000 rows of 1 kB and more
@@ -31,6 +31,19 @@ def ask(query: str, given: Filter, limit: int, *, store: str | None, db: str | N
     return _from_store(store or DEFAULT_ADDRESS, query, given, limit)
 
 
+def filter_of(given: dict[str, Any]) -> Filter:
+    """Take the filter's options out of a command's keyword arguments.
+
+    Raises:
+        click.UsageError: the time range is empty.
+    """
+    since, until = given.pop("since"), given.pop("until")
+    if since and until and since >= until:
+        raise click.UsageError("--since is not before --until: nothing can lie between them.")
+    words = {name: given.pop(name) or None for name in ("node", "process", "model", "device")}
+    return Filter(since or None, until or None, **words, labels=dict(given.pop("labels")))
+
+
 def _prefers_store(store: str | None) -> bool:
     """What is typed wins over what is in the environment; the database wins where both are in the environment."""
     ctx = click.get_current_context(silent=True)
@@ -43,36 +56,20 @@ def _prefers_store(store: str | None) -> bool:
 
 
 def _from_database(url: str, query: str, given: Filter, limit: int) -> Answer:
-    from roofwatch.store import database, queries  # noqa: PLC0415  # SQLAlchemy takes 0.3 s
+    from roofwatch.store import database  # noqa: PLC0415  # SQLAlchemy takes 0.3 s
+    from roofwatch.store.queries import Queries  # noqa: PLC0415
 
     opened = database.open(url, migrate=False)
     try:
-        return queries.run(opened, _request(query, given, limit))
+        return Queries(opened).run(query, given, limit)
     finally:
         opened.close()
-
-
-def _request(query: str, given: Filter, limit: int) -> Any:
-    from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415  # only where a query is asked
-
-    return pb.QueryRequest(
-        query=query,
-        limit=limit,
-        filter=pb.Filter(
-            since_unix_ns=given.since_unix_ns,
-            until_unix_ns=given.until_unix_ns,
-            node=given.node,
-            process=given.process,
-            model=given.model,
-            device=given.device,
-            labels=dict(given.labels),
-        ),
-    )
 
 
 def _from_store(address: str, query: str, given: Filter, limit: int) -> Answer:
     import grpc  # noqa: PLC0415  # 0.08 s
 
+    from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415
     from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc  # noqa: PLC0415
 
     host, port = parse_address(address)
@@ -82,7 +79,8 @@ def _from_store(address: str, query: str, given: Filter, limit: int) -> Answer:
         options.append(("grpc.enable_http_proxy", 0))
     with grpc.insecure_channel(target, options=options) as channel:
         try:
-            response = rpc.QueryStub(channel).Run(_request(query, given, limit), timeout=DEADLINE_S)
+            request = pb.QueryRequest(query=query, filter=given.message(), limit=limit)
+            response = rpc.QueryStub(channel).Run(request, timeout=DEADLINE_S)
         except grpc.RpcError as error:
             raise _told(error, target) from None
     answer: Answer = json.loads(response.answer)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal, TypeVar
 
@@ -18,19 +17,6 @@ Format = Literal["table", "json", "csv"]
 
 _UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which windows an answer is about; 0 and "" mean all."""
-
-    since_unix_ns: int = 0
-    until_unix_ns: int = 0
-    node: str = ""
-    process: str = ""
-    model: str = ""
-    device: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def moment(text: str, now_ns: int) -> int:
@@ -148,24 +134,4 @@ def filters(since: str) -> Callable[[Decorated], Decorated]:
         click.option("--model", default="", metavar="NAME", help="Only jobs of this model."),
         click.option("--device", default="", metavar="NAME", help="Only this device model."),
         label,
-    )
-
-
-def filter_of(given: dict[str, Any]) -> Filter:
-    """Take the filter's options out of a command's keyword arguments.
-
-    Raises:
-        click.UsageError: the time range is empty.
-    """
-    since, until = given.pop("since"), given.pop("until")
-    if since and until and since >= until:
-        raise click.UsageError("--since is not before --until: nothing can lie between them.")
-    return Filter(
-        since_unix_ns=since,
-        until_unix_ns=until,
-        node=given.pop("node"),
-        process=given.pop("process"),
-        model=given.pop("model"),
-        device=given.pop("device"),
-        labels=dict(given.pop("labels")),
     )

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from roofwatch.cli import errors
-from roofwatch.cli.options import Filter
 from roofwatch.cli.render.table import terminal_columns
+from roofwatch.store.filter import Filter
 
 Answer = Mapping[str, Any]
 Draw = Callable[[Answer, int], str]
@@ -46,8 +46,8 @@ def title(given: Filter, now_ns: int | None = None) -> list[str]:
     return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
 
 
-def period(since_ns: int, until_ns: int, now_ns: int) -> str:
-    """ "last 1 h", "since 2026-01-31 12:00", "2026-01-31 12:00 to 13:00", "all time"."""
+def period(since_ns: int | None, until_ns: int | None, now_ns: int) -> str:
+    """The time range in words: "last 1 h", "since 2026-01-31 12:00", "all time"."""
     if not since_ns:
         return f"until {_local(until_ns)}" if until_ns else "all time"
     if until_ns:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from roofwatch.cli import options, showing
+from roofwatch.cli import options
 
 EPILOG = """\b
 Examples:
@@ -30,11 +30,12 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     One plot a device model, both axes logarithmic. A kernel whose FLOPs or bytes are unknown has no place in the plot
     and is in the table only.
     """
-    from roofwatch.cli.asking import ask  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
     from roofwatch.cli.render import roofline  # noqa: PLC0415
     from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
 
-    asked = options.filter_of(given)
+    asked = filter_of(given)
     answer = ask("roofline", asked, limit, store=store, db=db)
     head = showing.title(asked)
     return showing.show(answer, form, ROW_KEYS, lambda it, room: roofline.report(it, head, room))

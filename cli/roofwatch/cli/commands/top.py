@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from roofwatch.cli import options, showing
+from roofwatch.cli import options
 
 EPILOG = """\b
 Examples:
@@ -33,11 +33,12 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     One row a signature (kernel, op, shapes, dtypes) and device model, the largest estimated time first, with what
     bounds it, what that verdict rests on, how near it is to the roof, and the time that could be won.
     """
-    from roofwatch.cli.asking import ask  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
 
-    asked = options.filter_of(given)
+    asked = filter_of(given)
     answer = ask("top", asked, limit, store=store, db=db)
     head = showing.title(asked)
     return showing.show(answer, form, ROW_KEYS, lambda it, room: kernels.report(it, head, room))
