@@ -1,0 +1,150 @@
+"""Settings of the agent, each declared once. A flag wins over the environment, the environment over the default."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from roofwatch.hook.protocol import socket_path
+from roofwatch.model.errors import UsageError
+
+ENVIRONMENT = "ROOFWATCH_AGENT_"  # ROOFWATCH_AGENT_INTERVAL for --interval, unless the setting names another variable
+MIB = 1 << 20
+
+
+def default_state(environ: Mapping[str, str] = os.environ) -> str:
+    """Where the spool lives: the user's state folder (XDG), or the system's for ``--system``."""
+    base = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or "~").expanduser() / ".local" / "state")
+    return str(Path(base) / "roofwatch")
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    if any(not equals or not key.strip() for key, equals, _ in pairs):
+        raise ValueError("must be key=value, several joined by commas")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    if text.lower() in {"", "0", "false", "no", "off"}:
+        return False
+    raise ValueError("must be 1 or 0")
+
+
+def _at_least(least: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        value = kind(text)
+        if not least <= value < float("inf"):
+            raise ValueError(f"must be at least {least:g}")
+        return value
+
+    return parse
+
+
+def _setting(default: Any, parse: Callable[[str], Any], text: str, *, metavar: str = "N", env: str = "") -> Any:
+    metadata = {"parse": parse, "help": text, "metavar": metavar, "env": env}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How an agent runs. Sizes are bytes unless a name says otherwise."""
+
+    socket: str = _setting(
+        socket_path, str, "Unix socket on which hooks register", metavar="PATH", env="ROOFWATCH_SOCKET"
+    )
+    state: str = _setting(default_state, str, "folder of the spool", metavar="DIR")
+    store: str = _setting(
+        "",
+        str,
+        "store to send windows to; without one they stay in the spool",
+        metavar="HOST:PORT",
+        env="ROOFWATCH_STORE",
+    )
+    insecure: bool = _setting(False, _flag, "allow plain text to a store that is not on loopback")
+    system: bool = _setting(False, _flag, "let any user's processes register (default: only this user's)")
+    interval: float = _setting(60.0, _at_least(0.5, float), "seconds between two windows of a process", metavar="S")
+    steps: int = _setting(2, _at_least(1, int), "optimizer steps a window covers")
+    duration_ms: int = _setting(200, _at_least(1, int), "length of a window of a process without steps", metavar="MS")
+    max_events: int = _setting(60_000, _at_least(100, int), "profiler events a window may hold; windows are cut to fit")
+    max_processes: int = _setting(1024, _at_least(1, int), "processes registered at once")
+    worker_memory_mb: int = _setting(500, _at_least(200, int), "memory a parse worker may map", metavar="MIB")
+    worker_seconds: int = _setting(
+        60, _at_least(1, int), "CPU time to parse one window; wall time is twice that", metavar="S"
+    )
+    trace_mb: int = _setting(256, _at_least(1, int), "size of a trace file", metavar="MIB")
+    spool_mb: int = _setting(256, _at_least(1, int), "bytes of finished windows kept for the store", metavar="MIB")
+    spool_hours: float = _setting(
+        168.0, _at_least(0.001, float), "age of finished windows kept for the store", metavar="H"
+    )
+    labels: Mapping[str, str] = _setting(
+        dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
+    )
+
+
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    declared = next(f for f in fields(Config) if f.name == name)
+    return declared.metadata["env"] or ENVIRONMENT + name.upper()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare every setting as a flag; an absent flag leaves no attribute, so that the environment can speak."""
+    parser.add_argument("--user", dest="system", action="store_const", const="0", help=argparse.SUPPRESS)
+    for declared in fields(Config):
+        flag = "--" + declared.name.replace("_", "-")
+        text = f"{declared.metadata['help']} [{variable_of(declared.name)}]"
+        if declared.type in (bool, "bool"):
+            parser.add_argument(flag, dest=declared.name, action="store_const", const="1", help=text)
+        else:
+            shown = (
+                "" if callable(declared.default) or not isinstance(declared.default, int | float) else declared.default
+            )
+            text += f" (default {shown:g})" if shown != "" else ""
+            parser.add_argument(flag, dest=declared.name, metavar=declared.metadata["metavar"], help=text)
+
+
+def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ, prog: str = "roofwatch agent") -> Config:
+    """Settings from a command line and an environment.
+
+    Raises:
+        UsageError: a value is not what its setting takes.
+        SystemExit: the arguments are not the agent's (argparse has told why), or help was asked for.
+    """
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description="Take short profiler windows from the processes of this node and send them to a store.",
+        epilog="Each flag can be set by the variable in brackets.",
+        allow_abbrev=False,
+    )
+    add_arguments(parser)
+    return resolve(vars(parser.parse_args(list(arguments))), environ)
+
+
+def resolve(given: Mapping[str, str | None], environ: Mapping[str, str] = os.environ) -> Config:
+    """Settings from flag values (None where absent) and an environment.
+
+    Raises:
+        UsageError: a value is not what its setting takes.
+    """
+    values: dict[str, Any] = {"socket": socket_path(environ), "state": default_state(environ)}
+    for declared in fields(Config):
+        flag, variable = given.get(declared.name), variable_of(declared.name)
+        text = flag if flag is not None else environ.get(variable)
+        if text is None:
+            continue
+        source = "--" + declared.name.replace("_", "-") if flag is not None else variable
+        try:
+            values[declared.name] = declared.metadata["parse"](text)
+        except ValueError as error:
+            reason = str(error) if str(error).startswith("must") else "must be a number"
+            raise UsageError(f"{source} {text!r}: {reason}") from None
+    return Config(**values)

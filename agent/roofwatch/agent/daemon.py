@@ -1,0 +1,206 @@
+"""The agent: puts the parts together, starts them, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from roofwatch.agent import identity, status
+from roofwatch.agent.commands import Commands
+from roofwatch.agent.config import MIB, Config
+from roofwatch.agent.counters import Counters
+from roofwatch.agent.intake import Intake
+from roofwatch.agent.listener import Listener, listen
+from roofwatch.agent.log import Log
+from roofwatch.agent.parsing import COMMAND
+from roofwatch.agent.registry import Registry, Rules
+from roofwatch.agent.sealer import Sealer
+from roofwatch.agent.spool import Spool
+from roofwatch.agent.uplink import Uplink, check_target
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.proto import codec
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+STOP_WITHIN_S = 5.0
+PARSE_SHARE = 0.5  # of it, for the traces that have arrived
+MAINTAIN_S = 60.0
+
+
+class Agent:
+    """One agent. Everything runs in the thread of its event loop."""
+
+    def __init__(
+        self, config: Config, spool: Spool, listener: Listener, log: Log, counters: Counters, command: Sequence[str]
+    ) -> None:
+        self._config = config
+        self._spool = spool
+        self._listener = listener
+        self._log = log
+        self._counters = counters
+        self._version = _version()
+        self._node = identity.node_of(config.labels)
+        self._sealer = Sealer(spool, counters, self._sealed, self._in_flight)
+        self._intake = Intake(config, self._sealer, counters, log, command)
+        self._registry = Registry(
+            self._node,
+            self._boot_s(),
+            self._intake,
+            counters,
+            log,
+            Rules(config.system, config.max_processes, self._version),
+            self._status,
+        )
+        self._uplink = self._make_uplink() if config.store else None
+        self._started = time.monotonic()
+        self._sending: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.TimerHandle | None = None
+
+    def _boot_s(self) -> int | None:
+        """The boot time, as first read since this boot: so a process keeps its id over restarts of the agent."""
+        kept = self._spool.remember(f"btime {self._node.boot_id}", lambda: str(identity.boot_time_s() or ""))
+        return int(kept) if kept else None
+
+    def _make_uplink(self) -> Uplink:
+        hello = pb.AgentHello(
+            protocol=codec.PROTOCOL,
+            agent=self._spool.agent,
+            boot=self._spool.boot,
+            version=self._version,
+            node=pb.Node(host=self._node.host, boot_id=self._node.boot_id, labels=dict(self._node.labels)),
+        )
+        obey = Commands(self._registry, self._intake.scheduler)
+        return Uplink(self._config.store, hello, self._spool, self._counters, self._log, obey)
+
+    def _sealed(self) -> None:
+        if self._uplink is not None:
+            self._uplink.wake()
+
+    def _in_flight(self) -> frozenset[int]:
+        return self._uplink.in_flight() if self._uplink is not None else frozenset()
+
+    def start(self) -> None:
+        """Begin to accept, to send, to keep house."""
+        self._registry.start(self._listener.sock)
+        if self._uplink is not None:
+            self._sending = asyncio.create_task(self._uplink.run())
+        self._maintain()
+        self._log.info(
+            "listening",
+            socket=self._listener.path,
+            store=self._config.store or "none",
+            spool=self._spool.path,
+            pid=os.getpid(),
+        )
+
+    async def stop(self) -> None:
+        """Take no more windows, finish those that arrived, send what the deadline lets; leave nothing running."""
+        began = time.monotonic()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+        self._intake.scheduler.stop()
+        self._registry.stop()
+        self._listener.close()
+        await self._intake.parser.stop(STOP_WITHIN_S * PARSE_SHARE)
+        self._sealer.flush()
+        if self._sending is not None and self._uplink is not None:
+            if self._uplink.connected:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._uplink.drained(), began + STOP_WITHIN_S - time.monotonic())
+            self._sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._sending
+        self._log.info("stopped", windows_kept=self._spool.windows, seconds=round(time.monotonic() - began, 2))
+        self._spool.close()
+
+    def _maintain(self) -> None:
+        self._upkeep = asyncio.get_running_loop().call_later(MAINTAIN_S, self._maintain)
+        try:
+            self._spool.expire(self._in_flight())
+            self._sealer.flush()
+        except (OSError, sqlite3.Error) as error:
+            self._log.warning("upkeep_failed", error=error)
+
+    def _status(self) -> Mapping[str, Any]:
+        parser, uplink = self._intake.parser, self._uplink
+        return status.report(
+            version=self._version,
+            uptime_s=time.monotonic() - self._started,
+            members=self._registry.members(),
+            counters=self._counters,
+            spool=self._spool,
+            parsing={"alive": parser.workers, "backlog": parser.backlog},
+            uplink={
+                "store": self._config.store or None,
+                "connected": bool(uplink and uplink.connected),
+                "last_error": (uplink.last_error if uplink else "") or None,
+            },
+            settings={
+                "interval_s": self._intake.scheduler.interval_s,
+                "max_events": self._config.max_events,
+                "system": self._config.system,
+            },
+        )
+
+
+def _version() -> str:
+    try:
+        return metadata.version("roofwatch")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def run(config: Config, command: Sequence[str] = COMMAND) -> int:
+    """Run an agent until SIGTERM or SIGINT; the exit code.
+
+    ``command`` starts a parse worker, which is given a socket's descriptor and a memory limit.
+
+    Raises:
+        RoofwatchError: it cannot start; one sentence says why.
+    """
+    if config.store:
+        check_target(config.store, insecure=config.insecure)
+    log, counters = Log(), Counters()
+    spool = Spool(Path(config.state), config.spool_mb * MIB, config.spool_hours * 3600, counters)
+    try:
+        listener = listen(config.socket, system=config.system)
+    except RoofwatchError:
+        spool.close()
+        raise
+
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: _internal_error(log, context))
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _signalled, stopping)
+        agent = Agent(config, spool, listener, log, counters, command)
+        agent.start()
+        await stopping.wait()
+        await agent.stop()
+
+    asyncio.run(live())
+    return 0
+
+
+def _signalled(stopping: asyncio.Event) -> None:
+    if stopping.is_set():
+        os._exit(1)  # asked twice: at once
+    stopping.set()
+
+
+def _internal_error(log: Log, context: Mapping[str, Any]) -> None:
+    """A fault of ours in one callback: told in a line, and the agent lives on."""
+    error = context.get("exception")
+    where = error.__traceback__ if error is not None else None
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    at = f"{Path(where.tb_frame.f_code.co_filename).name}:{where.tb_lineno}" if where is not None else ""
+    log.warning("internal_error", error=f"{type(error).__name__}: {error}" if error else context.get("message"), at=at)

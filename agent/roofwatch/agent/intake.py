@@ -1,0 +1,145 @@
+"""A window's way through the agent: asked, arrived, read, sealed; or lost, with a reason."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from roofwatch.agent import counters, link, messages
+from roofwatch.agent.config import MIB, Config
+from roofwatch.agent.log import Log
+from roofwatch.agent.parsing import Job, Parser
+from roofwatch.agent.plan import Seen
+from roofwatch.agent.registry import Member
+from roofwatch.agent.scheduler import Scheduler
+from roofwatch.agent.sealer import Sealer
+from roofwatch.collectors.base import WindowContext
+from roofwatch.hook import protocol
+from roofwatch.model.record import Window
+from roofwatch.proto import codec
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+CLOCK_SLACK_NS = 600 * 10**9  # a window that claims to begin further from now than this tells the time wrongly
+BYTES_AN_EVENT = 400  # of a Kineto trace with shapes (25 MB for 62,000 events): a guess for planning only
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A window between its arrival and its verdict."""
+
+    member: Member
+    message: messages.WindowMessage
+    uid: str
+
+
+class Intake:
+    """What the registry tells goes in, what the sealer keeps comes out. Runs in the event loop's thread."""
+
+    def __init__(
+        self, config: Config, sealer: Sealer, count: counters.Counters, log: Log, worker_command: Sequence[str]
+    ) -> None:
+        self._config = config
+        self._sealer = sealer
+        self._counters = count
+        self._log = log
+        self.parser = Parser(config, count, self._parsed, worker_command)
+        self.scheduler = Scheduler(config, count, lambda: self.parser.backlog)
+
+    def registered(self, member: Member) -> None:
+        """Schedule a new process."""
+        self.scheduler.add(member)
+        process = member.process
+        self._log.info("registered", pid=process.pid, user=process.user, model=process.model, rank=process.rank)
+
+    def gone(self, member: Member) -> None:
+        """Forget a process."""
+        self.scheduler.remove(member)
+        self._log.info("gone", pid=member.process.pid)
+
+    def refused(self, member: Member, message: Mapping[str, Any]) -> None:
+        """Count why a process took no window."""
+        given = message.get("reason")
+        reason = given if given in protocol.REASONS else protocol.ERROR
+        request = messages.integer(message.get("request"))
+        if request is not None and self.scheduler.answered(member, request, refused=str(reason)) is not None:
+            detail = messages.text(message.get("detail"))
+            self._log.info("refused", pid=member.process.pid, reason=reason, detail=detail)
+
+    def window(self, member: Member, message: Mapping[str, Any], fd: int | None) -> None:
+        """Queue an arrived window for reading, or count why not."""
+        request = messages.integer(message.get("request"))
+        answered = None if request is None else self.scheduler.answered(member, request)
+        if answered is None:
+            self._counters.refusals["late"] += 1  # or never asked for
+            if fd is not None:
+                link.close_quietly(fd)
+            return
+        try:
+            arrived = messages.window_of(message)
+        except messages.BadMessage as error:
+            self._lose(member, counters.BAD_WINDOW, str(error), fd)
+            return
+        if fd is None:
+            self._lose(member, counters.TRACE_MISSING, "a window without a descriptor", None)
+        elif abs(time.time_ns() - arrived.start_unix_ns) > CLOCK_SLACK_NS:
+            self._lose(member, counters.BAD_WINDOW, "a window that began at another time", fd)
+        else:
+            pending = Pending(member, arrived, uuid.uuid4().hex)
+            context = WindowContext(
+                uid=pending.uid,
+                process=member.process,
+                trigger=answered.trigger,
+                devices=member.hello.devices,
+                steps=arrived.steps,
+                represents_ns=self.scheduler.represents_ns(member, arrived.start_unix_ns),
+                cost=arrived.cost,
+                padding=arrived.padding,
+            )
+            config = self._config
+            task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
+            self.parser.submit(Job(task, fd, pending))
+
+    def _lose(self, member: Member, reason: str, detail: str, fd: int | None) -> None:
+        if fd is not None:
+            link.close_quietly(fd)
+        self._counters.drop(reason)
+        self._log.warning("window_lost", pid=member.process.pid, reason=reason, detail=detail)
+
+    def _parsed(self, job: Job, answer: link.Answer) -> None:
+        """The parser's verdict."""
+        pending: Pending = job.note
+        message, reason, detail = pending.message, answer.reason, answer.detail
+        window: Window | None = None
+        if not reason:
+            try:
+                window = _only_window(answer.segment, pending)
+            except codec.WireError as error:
+                reason, detail = counters.PARSE_ERROR, str(error)
+        events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
+        if reason != counters.STOPPING:
+            self.scheduler.learned(pending.member, Seen(message.duration_ns, events, message.steps))
+        if window is None:
+            self._lose(pending.member, reason, detail, None)
+            return
+        self._counters.windows["recorded"] += 1
+        duration_ms = window.duration_ns // 1_000_000
+        self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
+        self._sealer.add(window, len(answer.segment))
+
+
+def _only_window(segment: bytes, pending: Pending) -> Window:
+    """The worker's one window, checked: it has read hostile input, so it is believed only as far as it must be."""
+    message = pb.Segment()
+    try:
+        message.ParseFromString(segment)
+    except DecodeError as error:
+        raise codec.WireError("the parse worker's answer is not a segment") from error
+    windows = codec.windows(message)
+    if len(windows) != 1 or windows[0].uid != pending.uid or windows[0].process.id != pending.member.process.id:
+        raise codec.WireError("the parse worker answered for another window")
+    return windows[0]

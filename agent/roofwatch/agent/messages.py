@@ -1,0 +1,179 @@
+"""What a job says, checked: every text is cut and made encodable, every number fits its column, the rest is unknown.
+
+A job is trusted with statements about itself only, and with none that could harm the agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roofwatch.hook import protocol
+from roofwatch.model.record import Cost, Device, Padding, Vendor
+
+MAX_TEXT = 256
+MAX_ENTRIES = 64  # labels, versions, devices
+INT32 = (1 << 31) - 1
+INT64 = (1 << 63) - 1
+_COST_NEEDED = ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns")
+_COST_OPTIONAL = ("base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns")
+_PADDING = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
+
+
+class BadMessage(Exception):  # noqa: N818 - a statement about a message, not an error of ours
+    """A message lacks what it must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A registration. Unknown is None."""
+
+    protocol: int
+    pid: int | None
+    model: str | None
+    job: str | None
+    container: str | None
+    rank: int | None
+    local_rank: int | None
+    world_size: int | None
+    labels: Mapping[str, str]
+    versions: Mapping[str, str]
+    devices: tuple[Device, ...]
+    close_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMessage:
+    """A window a job has taken; its descriptor travels beside it."""
+
+    request: int
+    format: str
+    start_unix_ns: int
+    duration_ns: int
+    steps: int | None
+    size: int
+    shapes: bool
+    cost: Cost | None
+    padding: Padding | None
+    steps_seen: int | None
+
+
+def text(value: Any) -> str | None:
+    """A short, encodable text, None for anything else and for nothing."""
+    if not isinstance(value, str) or not value:
+        return None
+    return value[:MAX_TEXT].encode("utf-8", "replace").decode("utf-8").replace("\0", "") or None
+
+
+def integer(value: Any, least: int = 0, most: int = INT64) -> int | None:
+    """An integer in range, None for anything else; ``true`` is not a number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        return None
+    return value
+
+
+def texts(value: Any) -> dict[str, str]:
+    """Text → text; entries that are not are left out."""
+    if not isinstance(value, dict):
+        return {}
+    entries = {}
+    for key, entry in list(value.items())[:MAX_ENTRIES]:
+        name, shown = text(key), text(entry if isinstance(entry, str) else str(entry) if _plain(entry) else None)
+        if name and shown:
+            entries[name] = shown
+    return entries
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < INT64
+
+
+def _device(value: Any) -> Device | None:
+    if not isinstance(value, dict):
+        return None
+    try:
+        vendor = Vendor(str(value.get("vendor")))
+    except ValueError:
+        return None
+    return Device(
+        vendor=vendor,
+        model=text(value.get("model")) or "",
+        uuid=text(value.get("uuid")),
+        index=integer(value.get("index"), most=INT32),
+        memory_bytes=integer(value.get("memory_bytes")),
+        units=integer(value.get("units"), most=INT32),
+        driver=text(value.get("driver")),
+    )
+
+
+def hello_of(message: Mapping[str, Any]) -> Hello:
+    """A registration from a ``hello``.
+
+    Raises:
+        BadMessage: no protocol number.
+    """
+    spoken = integer(message.get("protocol"), most=INT32)
+    if spoken is None:
+        raise BadMessage("hello without a protocol number")
+    listed = message.get("devices")
+    devices = [_device(entry) for entry in listed[:MAX_ENTRIES]] if isinstance(listed, list) else []
+    path = message.get("close_path")
+    return Hello(
+        protocol=spoken,
+        pid=integer(message.get("pid"), least=1, most=INT32),
+        model=text(message.get("model")),
+        job=text(message.get("job")),
+        container=text(message.get("container")),
+        rank=integer(message.get("rank"), most=INT32),
+        local_rank=integer(message.get("local_rank"), most=INT32),
+        world_size=integer(message.get("world_size"), most=INT32),
+        labels=texts(message.get("labels")),
+        versions=texts(message.get("versions")),
+        devices=tuple(device for device in devices if device is not None),
+        close_path=path if path in protocol.CLOSE_PATHS else None,
+    )
+
+
+def window_of(message: Mapping[str, Any]) -> WindowMessage:
+    """A window from a ``window`` message.
+
+    Raises:
+        BadMessage: a field that every window has is missing or out of range.
+    """
+    needed = {name: integer(message.get(name)) for name in ("request", "start_unix_ns", "duration_ns", "size")}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise BadMessage(f"window without a usable {missing[0]}")
+    return WindowMessage(
+        request=needed["request"] or 0,
+        format=text(message.get("format")) or "",
+        start_unix_ns=needed["start_unix_ns"] or 0,
+        duration_ns=needed["duration_ns"] or 0,
+        size=needed["size"] or 0,
+        steps=integer(message.get("steps"), most=INT32),
+        shapes=message.get("shapes") is True,
+        cost=_cost(message.get("cost")),
+        padding=_padding(message.get("padding")),
+        steps_seen=integer(message.get("steps_seen")),
+    )
+
+
+def _cost(value: Any) -> Cost | None:
+    if not isinstance(value, dict) or value.get("close_path") not in protocol.CLOSE_PATHS:
+        return None
+    needed = [integer(value.get(name)) for name in _COST_NEEDED]
+    if any(entry is None for entry in needed):
+        return None
+    base, longest, lost_in, lost_after = (integer(value.get(name), least=-INT64) for name in _COST_OPTIONAL)
+    open_ns, quiesce, close, save, free = (entry or 0 for entry in needed)
+    return Cost(str(value["close_path"]), open_ns, quiesce, close, save, free, base, longest, lost_in, lost_after)
+
+
+def _padding(value: Any) -> Padding | None:
+    if not isinstance(value, dict):
+        return None
+    sums = [integer(value.get(name)) for name in _PADDING]
+    if any(entry is None for entry in sums):
+        return None
+    return Padding(*(entry or 0 for entry in sums))

@@ -1,0 +1,180 @@
+"""When each process takes its next window, and which answer belongs to which request."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from roofwatch.agent.config import Config
+from roofwatch.agent.counters import Counters
+from roofwatch.agent.plan import Plan, Rates, Seen, Wish, plan
+from roofwatch.agent.registry import Member
+from roofwatch.hook import protocol
+from roofwatch.model.record import Trigger
+
+SPACING_S = 0.1  # between two requests on this node, so that processes do not all stop at once
+FIRST_WITHIN_S = 20.0  # a process's first window, where the interval is not shorter
+JITTER = 0.15  # of the interval, either way: nothing falls into step with periodic work
+SOONER = 4  # a process whose rates are not known yet gets windows this much more often
+FIRST_STEP_WITHIN_S = 30.0
+SLACK_S = 15.0  # the hook may wait 5 s for threads to settle and 5 s for the steps after the window
+STEPS_MOST, DURATION_MOST_MS = 1000, 10_000
+INTERVAL_LEAST_S = 0.5
+BACKLOG_MOST = 4  # windows waiting to be read; a window that would be thrown away is not taken
+LASTING = frozenset({protocol.UNSAFE, protocol.UNSUPPORTED, protocol.ERROR})  # asking again soon will not help
+LASTING_STRETCH = 8  # times the interval, then
+
+
+@dataclass(slots=True)
+class Open:
+    """A request that awaits its window."""
+
+    request: int
+    trigger: Trigger
+    plan: Plan
+    deadline: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class Slot:
+    """The schedule of one process."""
+
+    member: Member
+    rates: Rates = field(default_factory=Rates)
+    timer: asyncio.TimerHandle | None = None
+    open: Open | None = None
+    last_start_ns: int | None = None
+
+
+class Scheduler:
+    """Asks for windows. Runs in the event loop's thread."""
+
+    def __init__(self, config: Config, counters: Counters, backlog: Callable[[], int]) -> None:
+        self.interval_s = config.interval
+        self.wish = Wish(config.steps, config.duration_ms)
+        self._max_events = config.max_events
+        self._counters = counters
+        self._backlog = backlog
+        self._slots: dict[Member, Slot] = {}
+        self._requests = 0
+        self._next_free = 0.0
+
+    def add(self, member: Member) -> None:
+        """Schedule a process's first window."""
+        slot = self._slots[member] = Slot(member)
+        self._arm(slot, random.uniform(0.1, 0.5) * min(self.interval_s, FIRST_WITHIN_S))
+
+    def remove(self, member: Member) -> None:
+        """Forget a process; a window it owed will not come."""
+        slot = self._slots.pop(member, None)
+        if slot is None:
+            return
+        if slot.timer is not None:
+            slot.timer.cancel()
+        if slot.open is not None:
+            slot.open.deadline.cancel()
+            self._counters.refusals["closed"] += 1
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        for member in list(self._slots):
+            self.remove(member)
+
+    def set_schedule(self, interval_s: int, steps: int, duration_ms: int) -> None:
+        """Change the schedule from the next window on; 0 leaves a value as it is."""
+        if interval_s:
+            self.interval_s = max(INTERVAL_LEAST_S, float(interval_s))
+        self.wish = Wish(
+            min(steps, STEPS_MOST) or self.wish.steps, min(duration_ms, DURATION_MOST_MS) or self.wish.duration_ms
+        )
+        for slot in self._slots.values():
+            if slot.open is None:
+                self._arm(slot, self._pause(slot) * random.random())  # spread over the new interval
+
+    def request(self, member: Member, wish: Wish, trigger: Trigger = Trigger.REQUESTED) -> str:
+        """Ask for a window now. Returns why not, "" where it was asked."""
+        slot = self._slots.get(member)
+        if slot is None:
+            return "gone"
+        if slot.open is not None:
+            return protocol.BUSY
+        wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
+        asked = plan(slot.rates, wish, self._max_events)
+        self._requests += 1
+        loop = asyncio.get_running_loop()
+        patience = FIRST_STEP_WITHIN_S + asked.max_ms / 1e3 + SLACK_S
+        deadline = loop.call_later(patience, self._expired, slot)
+        slot.open = Open(self._requests, trigger, asked, deadline)
+        self._counters.windows["requested"] += 1
+        message = {
+            "type": protocol.TAKE_WINDOW,
+            "request": self._requests,
+            "trigger": str(trigger),
+            "steps": asked.steps,
+            "duration_ms": asked.duration_ms,
+            "max_ms": asked.max_ms,
+            "shapes": asked.shapes,
+            "timeout_ms": int(FIRST_STEP_WITHIN_S * 1e3),
+        }
+        return "" if member.connection.send(message) else "gone"
+
+    def answered(self, member: Member, request: int, *, refused: str = "") -> Open | None:
+        """Match an answer to the open request and plan the next; None where nothing was asked or it came too late."""
+        slot = self._slots.get(member)
+        if slot is None or slot.open is None or slot.open.request != request:
+            return None
+        answered, slot.open = slot.open, None
+        answered.deadline.cancel()
+        if refused:
+            self._counters.refusals[refused] += 1
+        else:
+            slot.rates.taken += 1
+        self._arm(slot, self._pause(slot) * (LASTING_STRETCH if refused in LASTING else 1))
+        return answered
+
+    def learned(self, member: Member, seen: Seen) -> None:
+        """Learn what a process does in a window."""
+        slot = self._slots.get(member)
+        if slot is not None:
+            slot.rates.observe(seen)
+
+    def represents_ns(self, member: Member, start_unix_ns: int) -> int | None:
+        """Time since the process's previous window, at most two intervals; None for the first or after a clock jump."""
+        slot = self._slots.get(member)
+        if slot is None:
+            return None
+        before, slot.last_start_ns = slot.last_start_ns, start_unix_ns
+        if before is None or start_unix_ns <= before:
+            return None
+        return min(start_unix_ns - before, int(2 * self.interval_s * 1e9))
+
+    def _pause(self, slot: Slot) -> float:
+        known = slot.rates.settled or not slot.rates.taken
+        interval = self.interval_s if known else max(INTERVAL_LEAST_S, self.interval_s / SOONER)
+        return interval * random.uniform(1 - JITTER, 1 + JITTER)
+
+    def _arm(self, slot: Slot, seconds: float) -> None:
+        if slot.timer is not None:
+            slot.timer.cancel()
+        slot.timer = asyncio.get_running_loop().call_later(seconds, self._due, slot)
+
+    def _due(self, slot: Slot) -> None:
+        slot.timer = None
+        now = asyncio.get_running_loop().time()
+        if self._backlog() >= BACKLOG_MOST:
+            self._counters.windows["deferred"] += 1
+            self._arm(slot, random.uniform(0.5, 1.5))
+        elif now < self._next_free:
+            self._arm(slot, self._next_free - now + random.uniform(0, SPACING_S))
+        else:
+            # With very many processes the spacing shrinks, so that each still gets its turn.
+            self._next_free = now + min(SPACING_S, self.interval_s / (2 * max(1, len(self._slots))))
+            if slot.open is None:
+                self.request(slot.member, self.wish, Trigger.PERIODIC)
+
+    def _expired(self, slot: Slot) -> None:
+        """The hook has not answered in time; its late answer will be turned away."""
+        if slot.open is not None:
+            self.answered(slot.member, slot.open.request, refused="no_answer")

@@ -1,0 +1,81 @@
+"""What an agent says about itself to a local tool: asked and answered on its own socket, once a connection."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from roofwatch.agent.counters import Counters
+from roofwatch.agent.registry import STATUS, Member
+from roofwatch.agent.spool import Spool
+from roofwatch.hook import protocol
+from roofwatch.model.errors import UnreachableError
+
+PROCESSES_MOST = 128  # listed; the answer must fit one message. The count tells of the rest.
+MODEL_SHOWN = 64
+
+
+def report(
+    *,
+    version: str,
+    uptime_s: float,
+    members: Iterable[Member],
+    counters: Counters,
+    spool: Spool,
+    parsing: Mapping[str, int],
+    uplink: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The answer's keys, as ``docs/hook-protocol.md`` lists them."""
+    listed = list(members)
+    return {
+        "version": version,
+        "uptime_s": round(uptime_s, 1),
+        "processes": len(listed),
+        "process_list": [
+            {
+                "pid": member.process.pid,
+                "user": member.process.user,
+                "model": (member.process.model or "")[:MODEL_SHOWN] or None,
+                "rank": member.process.rank,
+                "close_path": member.hello.close_path,
+            }
+            for member in listed[:PROCESSES_MOST]
+        ],
+        "windows": dict(counters.windows),
+        "refusals": dict(counters.refusals),
+        "drops": dict(counters.drops),
+        "connections": dict(counters.connections),
+        "workers": {**counters.workers, **parsing},
+        "spool": {"path": str(spool.path), "segments": spool.segments, "windows": spool.windows, "bytes": spool.bytes},
+        "uplink": {**counters.uplink, **uplink},
+        "settings": dict(settings),
+    }
+
+
+def request(path: str, timeout_s: float = 5.0) -> dict[str, Any]:
+    """Ask the agent that listens on ``path``.
+
+    Raises:
+        UnreachableError: nobody listens there, or it does not answer as an agent does.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(timeout_s)
+    channel = protocol.job_side(sock)
+    try:
+        sock.connect(path)
+        with suppress(BrokenPipeError):  # an agent that turns us away has told why before it hung up
+            channel.send({"type": STATUS})
+        while True:
+            for message, _ in channel.receive():
+                if message["type"] == STATUS:
+                    return {key: value for key, value in message.items() if key != "type"}
+                if message["type"] == protocol.REJECTED:
+                    raise UnreachableError(f"the agent on {path} turned us away: {message.get('reason')}")
+    except (OSError, protocol.ProtocolError, protocol.Closed) as error:
+        why = getattr(error, "strerror", None) or str(error) or "it closed the connection"
+        raise UnreachableError(f"no agent answers on {path} ({why}); start one with `roofwatch agent`") from error
+    finally:
+        channel.close()
