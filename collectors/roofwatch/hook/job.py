@@ -1,0 +1,102 @@
+"""Puts the hook into a process that has imported torch."""
+
+import os
+import sys
+from typing import Any, Dict, Mapping, Optional
+
+from . import guard, identity
+from .capture import Captures
+from .log import failure
+from .paths import choose
+from .process import Process
+from .session import Session
+from .steps import Steps
+from .window import Taker
+
+# Programs that start ranks or compile kernels: they import torch and never run a model.
+_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun"})
+_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands", "deepspeed.launcher")
+
+_hook: "Optional[Hook]" = None
+
+
+class Hook:
+    """Everything the hook holds in this process."""
+
+    def __init__(self, torch: Any, model: Optional[str], labels: Mapping[str, str]) -> None:
+        self.torch, self.model, self.labels = torch, model, dict(labels)
+        self.steps = Steps(self._boundary)
+        path = choose(torch)
+        self.taker = Taker(path, self.steps, Captures(torch, self._capture_begins))
+        self.session = Session(self.taker, self._describe, lambda: not is_worker())
+        if path.bindings is not None:
+            guard.install(torch, path.bindings, self.taker)
+        from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: PLC0415 - torch is the job's
+
+        hook = self.steps.hook(torch.compiler.is_compiling)
+        _skip_in_dynamo(torch, hook)
+        register_optimizer_step_post_hook(hook)
+        self.process = Process(self.taker, self.session)
+
+    def _boundary(self, count: int) -> None:
+        if not (self.session.running and self.session.alive) and not is_worker():
+            self.session.live()
+        self.taker.boundary(count)
+
+    def _capture_begins(self) -> None:
+        self.taker.capture_begins()
+
+    def _describe(self) -> Dict[str, Any]:
+        return identity.describe(self.torch, self.model, self.labels, self.taker.path.name)
+
+
+def attach(model: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, explicit: bool = True) -> None:
+    """Attach this process. Raises nothing; a second call only renames."""
+    try:
+        _attach(model, labels or {}, explicit)
+    except Exception as error:
+        failure("attach", error)
+
+
+def _attach(model: Optional[str], labels: Mapping[str, str], explicit: bool) -> None:
+    global _hook
+    if _hook is not None:
+        _hook.model = model or _hook.model
+        _hook.labels.update(labels)
+    elif explicit or not is_launcher():
+        import torch  # noqa: PLC0415 - only a process that is attached pays for it
+
+        named = dict(identity.labels_of(os.environ), **labels)
+        _hook = Hook(torch, model or os.environ.get("ROOFWATCH_MODEL"), named)
+    if _hook is not None and not is_worker():
+        if explicit:
+            _hook.session.live()
+        else:
+            _hook.session.begin()
+
+
+def is_launcher() -> bool:
+    """Whether this process only starts others."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    name = getattr(spec, "name", None) or ""
+    script = sys.argv[0] if getattr(sys, "argv", None) else ""
+    return name.startswith(_LAUNCHER_MODULES) or os.path.basename(script) in _LAUNCHERS or "compile_worker" in script
+
+
+def is_worker() -> bool:
+    """Whether this process loads data for another."""
+    worker = sys.modules.get("torch.utils.data._utils.worker")
+    return getattr(worker, "_worker_info", None) is not None
+
+
+def _skip_in_dynamo(torch: Any, function: Any) -> None:
+    """Have dynamo never compile the hook's own frame, by whatever name this torch offers that."""
+    try:
+        frames = torch._C._dynamo.eval_frame
+        if hasattr(frames, "set_code_exec_strategy"):
+            skip = frames._FrameAction.SKIP
+            frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+        elif hasattr(frames, "skip_code"):
+            frames.skip_code(function.__code__)
+    except AttributeError:
+        pass

@@ -1,0 +1,283 @@
+"""The ways to record and close a window: without the GIL where that was proved, else by torch on the stepping thread."""
+
+import ctypes
+import os
+import threading
+import time
+from typing import Any, Callable, Optional, Set
+
+from . import protocol
+from .native import Muted, Native, Shared, flavour, proved, severity
+from .quiesce import quiesce
+from .trace import save_private
+
+
+class Bindings:
+    """torch's own entry points to the profiler, as they were before the hook put its guard around them."""
+
+    def __init__(self, torch: Any) -> None:
+        from torch._C._profiler import (  # noqa: PLC0415 - torch is the job's
+            ProfilerActivity,
+            ProfilerConfig,
+            ProfilerState,
+            _ExperimentalConfig,
+        )
+
+        self.torch = torch
+        self.prepare = torch._C._autograd._prepare_profiler
+        self.enable = torch._C._autograd._enable_profiler
+        self.disable = torch._C._autograd._disable_profiler
+        self._config, self._state, self._extra = ProfilerConfig, ProfilerState.KINETO, _ExperimentalConfig
+        self._cpu, self._device = ProfilerActivity.CPU, ProfilerActivity.CUDA
+        self.importer = threading.get_ident()
+
+    def config(self, shapes: bool, all_threads: bool) -> Any:
+        """Shapes as asked; no stacks, no memory, no FLOPs."""
+        extra = self._extra(profile_all_threads=True) if all_threads else self._extra()
+        arguments = (self._state, shapes, False, False, False, False, extra)
+        try:
+            return self._config(*arguments, "")  # the trace id came with torch 2.7
+        except TypeError:
+            return self._config(*arguments)
+
+    def activities(self) -> Set[Any]:
+        """CPU, and the device once the job uses it."""
+        cuda = self.torch.cuda
+        return {self._cpu, self._device} if cuda.is_available() and cuda.is_initialized() else {self._cpu}
+
+    def enabled(self) -> bool:
+        """Whether Python or this thread already has a profiler open."""
+        profiler = self.torch.autograd.profiler
+        return bool(getattr(profiler, "_is_profiler_enabled", False) or self.torch._C._autograd._profiler_enabled())
+
+
+class NativePath:
+    """All threads are recorded; any thread may open and cut; the hook's thread closes without the GIL."""
+
+    name = protocol.NATIVE
+    any_thread = True
+    stall_ns = None
+
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings, self.native = bindings, Native(bindings.torch)
+        self.warms = flavour(bindings.torch) != "cpu"  # one step of warm-up, for the device's own recorder
+        self.state: Optional[Shared] = None  # detached; never released except by close
+        self._now: Any = None
+
+    def taken(self) -> bool:
+        """Whether somebody else's profiler is open."""
+        return self.bindings.enabled() or self.native.active()
+
+    def startable(self) -> bool:
+        """Whether this thread may open a window without kineto writing to the job's stderr."""
+        return self.native.adopt(self.bindings.importer)
+
+    def prepare(self, shapes: bool) -> None:
+        """First half of opening."""
+        self.native.before_start()
+        self._now = (self.bindings.config(shapes, all_threads=True), self.bindings.activities())
+        with Muted():
+            self.bindings.prepare(*self._now)
+
+    def enable(self) -> None:
+        """Second half: records from here on."""
+        with Muted():
+            self.bindings.enable(*self._now)
+
+    def cut(self) -> None:
+        """No thread begins another event."""
+        self.native.cut()
+
+    def opened(self) -> None:
+        """On the hook's thread, after the opening."""
+        self.native.end_loader()
+
+    def detach(self) -> None:
+        """No thread sees the window any more. Its memory stays until ``close``, for ever where that is not safe."""
+        self.state = self.native.detach() or self.state
+
+    def settle(self, stop: Callable[[], bool]) -> bool:
+        """Wait until no thread can touch the window's memory; False: it must never be closed."""
+        self.detach()
+        return quiesce(stop)
+
+    def close(self) -> Any:
+        """End the window; its result."""
+        state, self.state = self.state, None
+        return self.native.close(state) if state is not None else None
+
+    def save(self, result: Any) -> int:
+        """The trace as a descriptor. Raises OSError."""
+        return save_private(lambda path: self.native.save(result, path))
+
+    def free(self, result: Any) -> None:
+        """Give the memory of the result back."""
+        self.native.free(result)
+
+    def foreign(self) -> bool:
+        """Whether only another thread could close the open window."""
+        return False
+
+    def held(self) -> bool:
+        """Whether the memory of a window that was never closed is still here."""
+        return self.state is not None
+
+    def inherit(self) -> bool:
+        """In a forked child, with a window that was cut before: keep it for ``close``. Whether there is one."""
+        self.detach()
+        return self.state is not None
+
+    def abandon(self, cut: bool) -> None:
+        """The process ends: out of every thread's sight, and never closed."""
+        if cut:
+            self.native.cut()
+        self.detach()
+
+    def interrupt(self, cut: Callable[[], None]) -> None:
+        """The window's time is over: cut it from this thread."""
+        cut()
+
+
+class PlainPath:
+    """torch.profiler as it is, on the thread that steps, which alone is recorded: no race, and a stall at the end."""
+
+    name = protocol.PLAIN
+    any_thread = False
+    warms = False
+
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings = bindings
+        severity()  # a build whose messages cannot be muted gets no windows
+        self.started = False
+        self.thread: Optional[int] = None  # that has the profiler open
+        self.fd = -1
+        self.stall_ns = (0, 0, 0)  # of close, save, free, on the stepping thread
+        self._now: Any = None
+        self._pending: Any = None
+
+    def taken(self) -> bool:
+        """Whether somebody else's profiler is open."""
+        return self.bindings.enabled()
+
+    def startable(self) -> bool:
+        """Kineto must be started by the thread that imported torch."""
+        return self.started or threading.get_ident() == self.bindings.importer
+
+    def prepare(self, shapes: bool) -> None:
+        """First half of opening, on the stepping thread."""
+        self._now = (self.bindings.config(shapes, all_threads=False), self.bindings.activities())
+        self.started = True
+        with Muted():
+            self.bindings.prepare(*self._now)
+
+    def enable(self) -> None:
+        """Second half: records from here on."""
+        self.thread = threading.get_ident()
+        with Muted():
+            self.bindings.enable(*self._now)
+
+    def cut(self) -> None:
+        """Close and save at once: the stall."""
+        self.thread = None
+        stamps = [time.monotonic_ns()]
+        with Muted():
+            result = self.bindings.disable()
+            stamps.append(time.monotonic_ns())
+            try:
+                self.fd = save_private(result.save)
+            finally:
+                stamps.append(time.monotonic_ns())
+                del result
+        stamps.append(time.monotonic_ns())
+        self.stall_ns = (stamps[1] - stamps[0], stamps[2] - stamps[1], stamps[3] - stamps[2])
+
+    def opened(self) -> None:
+        """Nothing to do."""
+
+    def settle(self, stop: Callable[[], bool]) -> bool:
+        """Nothing to wait for: the thread that recorded is the one that has closed."""
+        return not stop()
+
+    def close(self) -> Any:
+        """Done by ``cut``."""
+
+    def save(self, _result: Any) -> int:
+        """The trace as a descriptor. Raises OSError when it could not be written."""
+        fd, self.fd = self.fd, -1
+        if fd < 0:
+            raise OSError("the trace could not be written")
+        return fd
+
+    def free(self, _result: Any) -> None:
+        """Give back what nobody asked for."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def foreign(self) -> bool:
+        """Whether only another thread could close the open window."""
+        return self.thread is not None and self.thread != threading.get_ident()
+
+    def held(self) -> bool:
+        """Whether a window that nobody wants is still open."""
+        return self.thread is not None
+
+    def inherit(self) -> bool:
+        """In a forked child: the parent's trace is the parent's."""
+        self.free(None)
+        return False
+
+    def abandon(self, cut: bool) -> None:
+        """The process ends."""
+        if cut and not self.foreign():
+            self.cut()
+
+    def interrupt(self, cut: Callable[[], None]) -> None:
+        """The window's time is over: the main thread cuts between two of its bytecodes, or at its next step."""
+
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        def pending(_: Any) -> int:
+            if not self.foreign():
+                cut()
+            return 0
+
+        self._pending = pending  # must outlive the call
+        ctypes.pythonapi.Py_AddPendingCall(pending, None)
+
+
+class NoPath(PlainPath):
+    """No windows: the process is only seen."""
+
+    name = protocol.NONE
+    any_thread = True
+
+    def __init__(self) -> None:
+        self.bindings = None
+        self.thread = None
+        self.fd = -1
+
+    def taken(self) -> bool:
+        """Nobody's concern here."""
+        return False
+
+    def startable(self) -> bool:
+        """Never."""
+        return False
+
+
+def choose(torch: Any, environ: Any = os.environ) -> Any:
+    """The path for this build. ``ROOFWATCH_HOOK_CLOSE`` names one to use instead."""
+    wish = environ.get("ROOFWATCH_HOOK_CLOSE")
+    if wish == protocol.NONE or "KINETO_USE_DAEMON" in environ:  # kineto has another master there
+        return NoPath()
+    unfit = (AttributeError, ImportError, OSError, ValueError)  # a build that lacks what the path needs
+    try:
+        bindings = Bindings(torch)
+        if wish == protocol.NATIVE or (wish is None and proved(torch)):
+            try:
+                return NativePath(bindings)
+            except unfit:
+                pass
+        return PlainPath(bindings)
+    except unfit:
+        return NoPath()

@@ -1,0 +1,73 @@
+"""Fork and exit: a child begins anew, and nothing of ours runs while C++ is taken down."""
+
+import atexit
+import os
+from typing import Any
+
+from .log import failure
+from .quiesce import threads
+from .session import Session
+from .window import ARMED, CUT, IDLE, LOST, OPEN, Taker
+
+WAIT_S = 2.0
+
+
+class Process:
+    """Holds the profiler's state still over a fork."""
+
+    def __init__(self, taker: Taker, session: Session) -> None:
+        self.taker, self.session = taker, session
+        self._held: Any = ()
+        os.register_at_fork(before=self._before, after_in_parent=self._parent, after_in_child=self._child)
+        atexit.register(self._leave)
+
+    def _before(self) -> None:
+        """No call into kineto is under way, no window records, and the process is as many-threaded as the job made it.
+
+        From Python 3.12 on, ``os.fork`` warns on stderr in a process with threads.
+        """
+        try:
+            taker = self.taker
+            self._held = tuple(lock for lock in (taker.busy, taker.lock) if lock.acquire(timeout=WAIT_S))
+            if taker.phase == OPEN and taker.window is not None and not taker.path.foreign():
+                taker.expire()
+            taker.path.opened()
+            taker.wake()
+            if taker.phase == IDLE and self.session.running and len(threads()) == 2:
+                self.session.stop()
+        except Exception as error:
+            failure("fork", error)
+
+    def _parent(self) -> None:
+        for lock in reversed(self._held):
+            lock.release()
+        self._held = ()
+        if not self.session.running:
+            self.taker.steps.at = 1  # the thread comes back with the next step
+
+    def _child(self) -> None:
+        """Nothing of the parent's is ours: no thread, no connection, and a window that only waits to be thrown away."""
+        try:
+            taker, session = self.taker, self.session
+            whole, self._held = len(self._held) == 2, ()
+            if session.channel is not None:
+                session.channel.close()
+            if taker.phase == CUT and whole:
+                taker.phase = CUT if taker.path.inherit() else IDLE
+            elif taker.phase not in (IDLE, ARMED) or not whole:
+                taker.phase = LOST
+            else:
+                taker.phase = IDLE
+            taker.window, taker.windows = None, 0
+            taker.renew()
+            session.alive = False
+            session.renew()
+            taker.steps.restart()
+        except Exception as error:
+            failure("child", error)
+
+    def _leave(self) -> None:
+        try:
+            self.taker.leave()
+        except Exception as error:
+            failure("exit", error)

@@ -1,0 +1,161 @@
+"""The hook's one thread: waits for a sign of life, keeps the conversation with the agent, takes windows."""
+
+import _thread
+import os
+import socket
+import struct
+import time
+from typing import Any, Callable, Dict, Optional
+
+from . import protocol
+from .log import failure, log
+from .quiesce import threads
+from .window import Refused, Taker
+
+POLL_S = 5.0  # no thread of ours wakes more often than this without an agent
+RETRY_S, RETRY_MOST_S = 5.0, 60.0
+CONNECT_S = 2.0
+BUSY_SHARE = 0.1  # of a core since the last look: a process that imports torch and computes
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Session:
+    """``describe()`` gives the hello, ``welcome()`` says whether to say it; ``alive``: the process computes."""
+
+    def __init__(self, taker: Taker, describe: Callable[[], Dict[str, Any]], welcome: Callable[[], bool]) -> None:
+        self.taker, self.describe, self.welcome = taker, describe, welcome
+        self.alive = False
+        self.renew()
+
+    def renew(self) -> None:
+        """No thread, no connection: at the start, and in a forked child."""
+        self.running = False
+        self.channel: Optional[protocol.Channel] = None
+        self.sleep = _thread.allocate_lock()
+        self.sleep.acquire()
+        self.over = _thread.allocate_lock()
+
+    def begin(self) -> None:
+        """Start the thread, once. Not a ``threading.Thread``: the job counts its own."""
+        if not self.running and not self.taker.exiting:
+            self.running = True
+            self.over.acquire(False)
+            _thread.start_new_thread(self._run, ())
+
+    def live(self) -> None:
+        """The process steps, or has said itself that it is to be watched."""
+        self.alive = True
+        self.begin()
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self.sleep.release()
+        except RuntimeError:
+            pass
+
+    def _run(self) -> None:
+        try:
+            self._wait_for_life()
+            retry = RETRY_S
+            self.running = self.running and self.welcome()
+            while not self.taker.exiting and self.running:
+                seconds = self._converse()
+                retry = RETRY_S if seconds == 0 else max(retry, seconds or 0)
+                self._pause(retry)
+                retry = min(retry * 2, RETRY_MOST_S)
+        except Exception as error:
+            failure("thread", error)
+        finally:
+            self.over.release()
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.running and not self.taker.exiting:
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            self.sleep.acquire(True, left)
+
+    def _wait_for_life(self) -> None:
+        """For processes without steps: one that has computed since the last look is alive."""
+        wall, cpu = time.monotonic_ns(), time.process_time_ns()
+        while not self.alive and self.running and not self.taker.exiting:
+            self.sleep.acquire(True, POLL_S)
+            now, used = time.monotonic_ns(), time.process_time_ns()
+            if now - wall >= POLL_S * 0.9e9:
+                self.alive = self.alive or used - cpu >= BUSY_SHARE * (now - wall)
+                wall, cpu = now, used
+
+    def _converse(self) -> Optional[float]:
+        """One connection from hello to its end: 0 after a welcome, seconds to stay away, None when there was no agent."""
+        welcomed = False
+        try:
+            self.channel = _connect(protocol.socket_path())
+            self.channel.send(dict(self.describe(), type=protocol.HELLO))
+            while True:
+                for message, _ in self.channel.receive():
+                    if message["type"] == protocol.REJECTED:
+                        return RETRY_MOST_S
+                    welcomed = welcomed or message["type"] == protocol.WELCOME
+                    if message["type"] == protocol.TAKE_WINDOW:
+                        self._answer(self.channel, message)
+        except (OSError, protocol.Closed, protocol.ProtocolError) as error:
+            log("no agent: %s" % (error or type(error).__name__), once=True)
+        finally:
+            channel, self.channel = self.channel, None
+            if channel is not None:
+                channel.close()
+        return 0.0 if welcomed else None
+
+    def _answer(self, channel: protocol.Channel, request: Dict[str, Any]) -> None:
+        answer: Dict[str, Any] = {"type": protocol.REFUSED, "request": request.get("request")}
+        try:
+            taken = self.taker.take(request)
+        except Refused as refusal:
+            answer.update(reason=refusal.reason, detail=refusal.detail)
+        except Exception as error:
+            failure("window", error)
+            answer.update(reason=protocol.ERROR, detail=type(error).__name__)
+        else:
+            try:
+                channel.send(dict(taken.message, size=os.fstat(taken.fd).st_size), taken.fd)
+            finally:
+                taken.close()
+            return
+        channel.send(answer)
+
+    def stop(self) -> None:
+        """End the thread where it only waits, so that the process is as many-threaded as without us; a moment's work."""
+        self.running = False
+        self._wake()
+        channel = self.channel
+        if channel is not None:
+            try:
+                channel.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        if self.over.acquire(True, 1.0):
+            self.over.release()
+        for _ in range(50):  # its last instructions are the interpreter's
+            if len(threads()) == 1:
+                break
+            time.sleep(0.001)
+
+
+def _connect(path: str) -> protocol.Channel:
+    """A connection to the agent. Raises OSError where there is none, or where somebody else's program listens."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.settimeout(CONNECT_S)
+        sock.connect(path)
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        uid = _CREDENTIALS.unpack(credentials)[1]
+        if uid not in (0, os.geteuid()) and not os.environ.get("ROOFWATCH_SOCKET"):
+            raise OSError("the socket at %s belongs to uid %d" % (path, uid))
+        sock.settimeout(None)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CONNECT_S), 0))
+    except BaseException:
+        sock.close()
+        raise
+    return protocol.job_side(sock)

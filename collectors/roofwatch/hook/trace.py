@@ -1,0 +1,64 @@
+"""The trace of a window: memory of ours that no path names, on its way to the agent as a descriptor."""
+
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Dict, Optional
+
+from . import protocol
+
+
+class Taken:
+    """A finished window: its descriptor, owned by this object, and what the agent is told about it."""
+
+    def __init__(self, fd: int, message: Dict[str, Any]) -> None:
+        self.fd = fd
+        self.message = message
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def message(
+    request: Any, window: Any, steps_seen: int, cost: Dict[str, Any], sums: Optional[Dict[str, int]]
+) -> Dict[str, Any]:
+    """The ``window`` message without its size."""
+    at = window.at
+    return {
+        "type": protocol.WINDOW,
+        "request": request,
+        "format": protocol.KINETO_JSON,
+        "start_unix_ns": window.start_unix_ns,
+        "duration_ns": at.cut - at.opened,
+        "steps": at.cut_step - at.opened_step if window.whole else None,
+        "shapes": window.shapes,
+        "cost": cost,
+        "padding": sums,
+        "steps_seen": steps_seen,
+    }
+
+
+def save_private(save: Callable[[str], None]) -> int:
+    """Run ``save(path)`` so that what it writes lands in anonymous memory; the descriptor. Raises OSError.
+
+    Kineto writes ``path + ".tmp"`` and renames it. So that name is a link to the memory, in a folder of ours: nothing is
+    left behind, even when the process is killed meanwhile, but an empty folder.
+    """
+    fd = os.memfd_create("roofwatch")  # close-on-exec
+    try:
+        folder = tempfile.mkdtemp(prefix="roofwatch-")
+        try:
+            os.symlink("/proc/self/fd/%d" % fd, os.path.join(folder, "window.tmp"))
+            save(os.path.join(folder, "window"))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if os.fstat(fd).st_size == 0:
+            raise OSError("the profiler wrote nothing")
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

@@ -1,0 +1,321 @@
+"""One profiler window at a time: armed, opened and cut at step boundaries by the thread that steps, closed by ours.
+
+The order is always *cut* (no thread begins another event), *detach* (no thread can see the window), *quiesce* (no
+thread is inside a callback), *close*: closing while a thread is inside a callback would end the process.
+"""
+
+import _thread
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, Optional
+
+from . import padding, protocol, trace
+from .capture import Captures
+from .cost import Stamps, cost
+from .log import failure
+from .steps import NEVER, Steps
+
+IDLE, ARMED, WARM, OPEN, CUT, LOST = "idle", "armed", "warm", "open", "cut", "lost"
+
+FIRST_NS = 50_000_000  # a process's first window, while its cost is unknown
+MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
+DRAIN_S = 0.015  # ops in flight at the cut may still record their ends
+RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
+EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
+EXIT_S = 10.0  # longer than any close
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
+    """No window: ``reason`` is one of the protocol's, ``detail`` a word or two."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+class Window:
+    """What was asked for, and what has happened so far."""
+
+    def __init__(self, request: Dict[str, Any], first: bool, by_steps: bool) -> None:
+        careful = first and not request.get("cost_known")
+        self.by_steps = by_steps
+        self.steps = max(1, int(request.get("steps") or 1))
+        most = int(float(request.get("max_ms") or 0) * 1e6) or MOST_NS
+        self.max_ns = min(most, FIRST_NS) if careful else min(most, MOST_NS)
+        self.duration_ns = min(int(float(request.get("duration_ms") or 50) * 1e6), self.max_ns)
+        self.shapes = bool(request.get("shapes")) and not careful
+        self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
+        self.start_unix_ns = 0
+        self.whole = False  # cut at a step boundary
+        self.sums: Optional[Dict[str, int]] = None
+        self.lost = ""  # why it was given up
+        self.at = Stamps()
+
+
+class Taker:
+    """Takes windows in this process. ``take`` runs on the hook's thread, ``boundary`` on the thread that steps."""
+
+    def __init__(self, path: Any, steps: Steps, captures: Captures) -> None:
+        self.path, self.steps, self.captures = path, steps, captures
+        self.phase = IDLE
+        self.window: Optional[Window] = None
+        self.windows = 0
+        self.job_profiler = 0  # the job's own profiler is prepared or running
+        self.exiting = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Fresh locks, at the start and in a forked child."""
+        self.lock = threading.RLock()  # around every change of the profiler's state
+        self.busy = threading.Lock()  # around saving and freeing, which touch only the window's own memory
+        self._gate = _thread.allocate_lock()
+        self._gate.acquire()
+
+    # --- on the thread that steps ---------------------------------------------------------------------------------
+
+    def boundary(self, count: int) -> None:
+        """A step has just ended. Never waits: when the lock is taken, the next step will do."""
+        if self.phase in (ARMED, WARM, OPEN):
+            if not self.lock.acquire(False):
+                self.steps.at = count + 1
+                return
+            try:
+                self._advance(count)
+            finally:
+                self.lock.release()
+        self.wake()
+
+    def _advance(self, count: int) -> None:
+        window = self.window
+        if window is None or self.exiting:
+            return
+        if self.phase == OPEN:
+            self._cut(window, whole=True)
+        elif self.phase == ARMED:
+            self._guarded(self._open, window)
+        elif self.phase == WARM:
+            self._guarded(self._enable, window)
+
+    def _guarded(self, opening: Callable[[Window], None], window: Window) -> None:
+        """The one place where torch may refuse to start."""
+        try:
+            opening(window)
+        except Refused as refusal:
+            window.lost, self.phase = refusal.reason, IDLE
+        except Exception as error:
+            failure("open", error)
+            window.lost, self.phase = protocol.ERROR, LOST
+
+    # --- opening and cutting, lock held -----------------------------------------------------------------------------
+
+    def _open(self, window: Window) -> None:
+        self.check()
+        if not self.path.startable():
+            raise Refused(protocol.UNSUPPORTED, "thread")
+        begun = time.monotonic_ns()
+        self.phase = WARM
+        self.path.prepare(window.shapes)
+        if self.path.warms and window.by_steps:
+            self.steps.at = self.steps.count + 1
+        else:
+            self._enable(window)
+        window.at.open_ns += time.monotonic_ns() - begun
+
+    def _enable(self, window: Window) -> None:
+        self.path.enable()
+        window.start_unix_ns = time.time_ns()
+        at = window.at
+        at.opened, at.opened_step = time.monotonic_ns(), self.steps.count
+        self.phase = OPEN
+        self.windows += 1
+        padding.start()
+        if window.by_steps:
+            self.steps.at = at.opened_step + window.steps
+
+    def _cut(self, window: Window, whole: bool) -> None:
+        self.path.cut()
+        window.sums = padding.stop()
+        window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count
+        window.whole = whole and window.by_steps
+        self.phase = CUT
+
+    def check(self) -> None:
+        """Raise Refused where no window may be opened now."""
+        if self.exiting:
+            raise Refused(protocol.EXITING)
+        if self.phase == LOST:
+            raise Refused(protocol.UNSAFE, "a window could not be closed")
+        if self.job_profiler or self.path.taken():
+            raise Refused(protocol.OWN_PROFILER)
+        if self.captures.running():
+            raise Refused(protocol.GRAPH_CAPTURE)
+
+    # --- on the hook's thread ---------------------------------------------------------------------------------------
+
+    def take(self, request: Dict[str, Any]) -> trace.Taken:
+        """Take one window as asked. Raises Refused."""
+        by_steps = self.steps.count > 0
+        if not by_steps and not self.path.any_thread:
+            raise Refused(protocol.UNSUPPORTED, "no steps")
+        window = Window(request, self.windows == 0, by_steps)
+        with self.lock:
+            if self.phase == CUT and self.window is None:  # inherited over a fork
+                self.discard()
+            self.check()
+            if self.phase != IDLE:
+                raise Refused(protocol.BUSY)
+            self.window, self.phase = window, ARMED
+            if by_steps:
+                self.steps.at = self.steps.count + 1
+            else:
+                self._guarded(self._open, window)
+        try:
+            self._await(window)
+            return self._finish(window, request.get("request"))
+        finally:
+            self.window = None
+
+    def _await(self, window: Window) -> None:
+        self.wait(lambda: self.phase not in (ARMED, WARM), window.timeout_s)
+        with self.lock:
+            if self.phase in (ARMED, WARM):
+                window.lost = protocol.EXITING if self.exiting else protocol.NO_STEPS
+                self.discard()
+        if window.lost:
+            raise Refused(window.lost)
+        self.path.opened()
+        left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
+        self.wait(lambda: self.phase != OPEN, left / 1e9)
+        if self.phase == OPEN:
+            self.path.interrupt(self.expire)
+            if not self.wait(lambda: self.phase != OPEN, EXPIRE_S):
+                window.lost = protocol.GIVEN_UP
+
+    def expire(self) -> None:
+        """Cut an open window here and now, wherever the steps are."""
+        with self.lock:
+            if self.phase == OPEN and self.window is not None:
+                self._cut(self.window, whole=False)
+
+    def _finish(self, window: Window, request: Any) -> trace.Taken:
+        time.sleep(DRAIN_S)
+        with self.busy:
+            with self.lock:
+                if window.lost:
+                    self.discard()
+                if self.phase != CUT:
+                    raise Refused(window.lost or protocol.GIVEN_UP)
+                result = self._close(window)
+            fd = self._save(window, result)
+        try:
+            self._residue(window)
+            costs = cost(window.at, self.steps, self.path.name, window.by_steps)
+        except BaseException:
+            os.close(fd)
+            raise
+        return trace.Taken(fd, trace.message(request, window, self.steps.count, costs, window.sums))
+
+    def _close(self, window: Window) -> Any:
+        begun = time.monotonic_ns()
+        if not self.captures.wait() or not self.path.settle(lambda: self.exiting):
+            self.phase = LOST
+            raise Refused(protocol.EXITING if self.exiting else protocol.UNSAFE, "not quiet")
+        quiet = time.monotonic_ns()
+        result = self.path.close()
+        window.at.quiesce_ns, window.at.close_ns = quiet - begun, time.monotonic_ns() - quiet
+        self.phase = IDLE
+        return result
+
+    def _save(self, window: Window, result: Any) -> int:
+        begun = saved = time.monotonic_ns()
+        try:
+            if self.exiting:
+                raise Refused(protocol.EXITING)
+            fd: int = self.path.save(result)
+            saved = time.monotonic_ns()
+        finally:
+            self.path.free(result)
+        at = window.at
+        at.save_ns, at.free_ns, at.freed_step = saved - begun, time.monotonic_ns() - saved, self.steps.count
+        if self.path.stall_ns is not None:  # closed on the stepping thread
+            at.close_ns, at.save_ns, at.free_ns = self.path.stall_ns
+        return fd
+
+    def _residue(self, window: Window) -> None:
+        """Let some steps pass, to see whether they are slower than before the window."""
+        if window.by_steps:
+            goal = window.at.freed_step + 1 + RESIDUE_STEPS
+            self.steps.at = goal
+            self.wait(lambda: self.steps.count >= goal, RESIDUE_S)
+
+    def wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Sleep until ``done()``, looked at whenever somebody calls ``wake``; False at exit and after ``seconds``."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0 or self.exiting:
+                return False
+            self._gate.acquire(True, min(left, threading.TIMEOUT_MAX))
+        return True
+
+    def wake(self) -> None:
+        """Have the hook's thread look again."""
+        try:
+            self._gate.release()
+        except RuntimeError:  # it is awake
+            pass
+
+    # --- when something else comes first ------------------------------------------------------------------------------
+
+    def give_up(self, reason: str) -> None:
+        """Throw an open window away, at once and for good: when this returns, kineto is as it was. On any thread."""
+        with self.lock:
+            if self.window is not None and self.phase != IDLE:
+                self.window.lost = reason
+            self.discard()
+        self.wake()
+
+    def capture_begins(self) -> None:
+        """A graph capture is about to begin: an open window records nothing more, and is closed after it."""
+        with self.lock:
+            if self.phase == OPEN and self.window is not None and not self.path.foreign():
+                self.window.lost = protocol.GRAPH_CAPTURE
+                self.expire()
+        self.wake()
+
+    def discard(self) -> None:
+        """Whatever is armed, open or cut is closed without being kept. Lock held."""
+        if self.phase == ARMED:
+            self.phase = IDLE
+        if self.phase not in (WARM, OPEN, CUT, LOST) or self.path.foreign():
+            return
+        if self.phase == WARM:
+            try:
+                self.path.enable()  # kineto has no other way back from a prepared profiler
+            except Exception as error:
+                failure("discard", error)
+        if self.phase in (WARM, OPEN):
+            self.path.cut()
+        padding.stop()
+        if self.phase == LOST and not self.path.held():
+            return
+        if self.captures.wait() and self.path.settle(lambda: False):
+            self.path.free(self.path.close())
+            self.phase = IDLE if self.phase != LOST else LOST
+        else:
+            self.phase = LOST
+
+    def leave(self) -> None:
+        """The process exits: whatever is open is cut and its memory kept, what C++ is doing for us ends first."""
+        self.exiting = True
+        self.steps.at = NEVER
+        self.wake()
+        if self.lock.acquire(timeout=EXIT_S):
+            try:
+                if self.phase in (OPEN, CUT):
+                    self.path.abandon(cut=self.phase == OPEN)
+                self.phase = LOST
+            finally:
+                self.lock.release()
+        self.busy.acquire(timeout=EXIT_S)  # and never released
