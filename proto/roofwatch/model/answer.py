@@ -139,15 +139,17 @@ def sums_of(window: Window) -> list[StatSum]:
     return sums
 
 
-def rows(sums: Iterable[StatSum], limit: int = 0) -> list[dict[str, Any]]:
+def rows(sums: Iterable[StatSum], limit: int = 0, whole: float | None = None) -> list[dict[str, Any]]:
     """Rows by estimated time, largest first; one a (signature, device model); ``limit`` 0 gives all.
 
-    Shares are of the estimated time of all rows, also of those beyond the limit.
+    Shares are of the estimated time of all rows, also of those beyond the limit; ``whole`` is that time where the sums
+    are not all there are.
     """
     groups: dict[tuple[int, str], list[StatSum]] = defaultdict(list)
     for s in sums:
         groups[s.signature.id, s.device].append(s)
-    whole = sum(s.est_ns for parts in groups.values() for s in parts)
+    if whole is None:
+        whole = sum(s.est_ns for parts in groups.values() for s in parts)
     ranked = sorted(groups.items(), key=lambda item: (-sum(s.est_ns for s in item[1]), item[0]))
     return [_row(parts, whole) for _, parts in (ranked[:limit] if limit else ranked)]
 

@@ -72,6 +72,9 @@ def unseal(envelope: pb.SegmentEnvelope) -> pb.Segment:
     if envelope.raw_bytes > MAX_SEGMENT_BYTES:
         raise WireError(f"segment of {envelope.raw_bytes} bytes: the limit is {MAX_SEGMENT_BYTES}")
     try:
+        announced = zstandard.get_frame_parameters(envelope.payload).content_size
+        if announced > MAX_SEGMENT_BYTES:  # zstd allocates what the frame says, whatever the limit below
+            raise WireError(f"damaged segment: its frame announces no size, or more than {MAX_SEGMENT_BYTES} bytes")
         raw = zstandard.ZstdDecompressor().decompress(envelope.payload, max_output_size=MAX_SEGMENT_BYTES)
     except zstandard.ZstdError as error:
         raise WireError(f"damaged segment: {error}") from error

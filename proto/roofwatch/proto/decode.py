@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import MutableMapping
+from typing import Any
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
@@ -38,21 +40,34 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-class Decoder:
-    """Resolves one segment's dictionary, then its windows."""
+# Content → (id, signature), for senders that repeat themselves: hashing is most of what a signature costs.
+Known = MutableMapping[tuple[Any, ...], tuple[int, Signature]]
 
-    def __init__(self, dictionary: pb.Dictionary) -> None:
+
+class Decoder:
+    """Resolves one segment's dictionary, then its windows.
+
+    ``known`` remembers signatures whose id was checked, by their content, over many segments; the caller bounds it.
+    """
+
+    def __init__(self, dictionary: pb.Dictionary, known: Known | None = None) -> None:
+        self._known: Known = {} if known is None else known
         self._strings = list(dictionary.strings)
         if not self._strings or self._strings[0] != "":
             raise ValueError("the dictionary's first string is not empty")
         self._nodes = [Node(n.host, n.boot_id, dict(n.labels)) for n in dictionary.nodes]
         self.devices = [_device(d) for d in dictionary.devices]
         self.processes = [self._process(p) for p in dictionary.processes]
+        self.signature_ids = list(dictionary.signatures.id)
         self.signatures = self._signatures(dictionary.signatures)
 
     def windows(self, message: pb.Segment) -> list[Window]:
         """The windows as records."""
-        return [self._window(w) for w in message.windows]
+        return [self.window(w) for w in message.windows]
+
+    def text(self, index: int) -> str:
+        """A string of the dictionary."""
+        return self._strings[index]
 
     def _text(self, index: int) -> str | None:
         return self._strings[index] or None
@@ -74,34 +89,25 @@ class Decoder:
         )
 
     def _signatures(self, columns: pb.Signatures) -> list[Signature]:
-        fields = (
+        texts = (
             columns.kernel, columns.kind, columns.op, columns.phase, columns.module, columns.shapes, columns.dtypes,
-            columns.arguments, columns.formula, columns.precision, columns.unit, columns.flops, columns.bytes,
+            columns.arguments, columns.formula, columns.precision, columns.unit,
         )  # fmt: skip
+        strings = self._strings
+        contents = zip(*([strings[i] for i in column] for column in texts), columns.flops, columns.bytes, strict=True)
         signatures = []
-        for identity, *row in zip(columns.id, *fields, strict=True):
-            kernel, kind, op, phase, module, shapes, dtypes, arguments, formula, precision, unit, flops, size = row
-            s = Signature(
-                kernel=self._strings[kernel],
-                kind=Kind(self._strings[kind]),
-                op=self._text(op),
-                phase=Phase(self._strings[phase]),
-                module=self._text(module),
-                shapes=self._text(shapes),
-                dtypes=self._text(dtypes),
-                arguments=self._text(arguments),
-                flops=_known(flops),
-                bytes=_known(size),
-                formula=self._text(formula),
-                precision=self._text(precision),
-                unit=self._text(unit),
-            )
-            if s.id != identity:
-                raise ValueError(f"signature id {identity:x} is not the hash of its content")
-            signatures.append(s)
+        for announced, content in zip(self.signature_ids, contents, strict=True):
+            entry = self._known.get(content)
+            if entry is None:
+                signature = _signature(*content)
+                entry = self._known[content] = (signature.id, signature)
+            if entry[0] != announced:
+                raise ValueError(f"signature id {announced:x} is not the hash of its content")
+            signatures.append(entry[1])
         return signatures
 
-    def _window(self, w: pb.Window) -> Window:
+    def window(self, w: pb.Window, *, kernels: bool = True) -> Window:
+        """One window as a record, with or without its kernels."""
         if len(w.uid) != 16:
             raise ValueError(f"a window uid of {len(w.uid)} bytes")
         devices = tuple(self._device_window(d) for d in w.devices)
@@ -113,7 +119,7 @@ class Decoder:
             trigger=Trigger(w.trigger),
             collector=w.collector,
             devices=devices,
-            kernels=self._kernels(w.kernels, len(devices)),
+            kernels=self._kernels(w.kernels, len(devices)) if kernels else (),
             ledger=_ledger(w.ledger),
             steps=_known(w.steps),
             represents_ns=_known(w.represents_ns),
@@ -169,6 +175,38 @@ class Decoder:
             )
             at += length
         return tuple(stats)
+
+
+def _signature(  # noqa: PLR0913, PLR0917 - one argument a column of the wire, in its order
+    kernel: str,
+    kind: str,
+    op: str,
+    phase: str,
+    module: str,
+    shapes: str,
+    dtypes: str,
+    arguments: str,
+    formula: str,
+    precision: str,
+    unit: str,
+    flops: int,
+    size: int,
+) -> Signature:
+    return Signature(
+        kernel=kernel,
+        kind=Kind(kind),
+        op=op or None,
+        phase=Phase(phase),
+        module=module or None,
+        shapes=shapes or None,
+        dtypes=dtypes or None,
+        arguments=arguments or None,
+        flops=_known(flops),
+        bytes=_known(size),
+        formula=formula or None,
+        precision=precision or None,
+        unit=unit or None,
+    )
 
 
 def _device(d: pb.Device) -> Device:

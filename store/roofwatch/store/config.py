@@ -1,0 +1,57 @@
+"""Settings of the store. Light: the command line imports this for its defaults."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from roofwatch.model.errors import UsageError
+
+DEFAULT_ADDRESS = "127.0.0.1:7431"
+
+
+def default_url() -> str:
+    """The SQLite file in the user's state folder ($XDG_STATE_HOME, else ~/.local/state)."""
+    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return f"sqlite:///{home}/roofwatch/store.db"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT, [IPV6]:PORT → (host, port).
+
+    Raises:
+        UsageError: there is no port, or it is no port number.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise UsageError(f"'{text}' is not an address: give HOST:PORT, e.g. {DEFAULT_ADDRESS}")
+    return host, int(port)
+
+
+def format_address(host: str, port: int) -> str:
+    """(host, port) → HOST:PORT, with brackets around IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host can be reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """What ``roofwatch store serve`` was asked for. Port 0 takes a free one; ``port_file`` then tells which."""
+
+    listen: str = DEFAULT_ADDRESS
+    database: str | None = None  # URL; None: default_url()
+    insecure: bool = False  # plain text beyond loopback
+    port_file: Path | None = None
+    drain_s: float = 5.0  # how long open streams may take to finish after SIGTERM

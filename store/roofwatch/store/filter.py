@@ -1,0 +1,62 @@
+"""What a query is limited to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Windows by when they started (Unix ns, since ≤ start < until) and whose they are; None and {} do not limit.
+
+    ``process`` is a pid or the 16 hex digits of a process id; ``device`` is a part of a device model, in any case.
+    """
+
+    since_unix_ns: int | None = None
+    until_unix_ns: int | None = None
+    node: str | None = None
+    process: str | None = None
+    model: str | None = None
+    device: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The part of an answer's ``query`` that says what was left out."""
+        return {
+            "since_unix_ns": self.since_unix_ns,
+            "until_unix_ns": self.until_unix_ns,
+            "node": self.node,
+            "process": self.process,
+            "model": self.model,
+            "device": self.device,
+            "labels": dict(self.labels),
+        }
+
+    def message(self) -> pb.Filter:
+        """As sent to a store."""
+        return pb.Filter(
+            since_unix_ns=self.since_unix_ns or 0,
+            until_unix_ns=self.until_unix_ns or 0,
+            node=self.node or "",
+            process=self.process or "",
+            model=self.model or "",
+            device=self.device or "",
+            labels=dict(self.labels),
+        )
+
+    @staticmethod
+    def from_message(m: pb.Filter) -> Filter:
+        """As received by a store."""
+        return Filter(
+            since_unix_ns=m.since_unix_ns or None,
+            until_unix_ns=m.until_unix_ns or None,
+            node=m.node or None,
+            process=m.process or None,
+            model=m.model or None,
+            device=m.device or None,
+            labels=dict(m.labels),
+        )

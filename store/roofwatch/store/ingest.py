@@ -1,0 +1,118 @@
+"""The one writer: groups what waits, commits it, and only then says what became of each segment."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from sqlalchemy.exc import DataError, IntegrityError
+
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.store.database import Database, telling
+from roofwatch.store.load import Hello, Loader
+from roofwatch.store.outcome import Outcome, rejected
+from roofwatch.store.unpack import Unpacked
+
+GROUP_ROWS = 30_000  # of one transaction: large enough that its fsync is nothing, small enough to ack within 0.1 s
+IDLE_S = 30.0  # without work for so long: give back the log's space
+
+
+@dataclass(slots=True)
+class _Job:
+    work: Unpacked | Hello
+    done: Future[Outcome] = field(default_factory=Future)
+
+
+class Writer:
+    """Stores segments on a thread of its own; close() stores what still waits."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._loader = Loader(now_ns=time.time_ns)
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
+        self._thread = threading.Thread(target=self._run, name="roofwatch-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Unpacked | Hello) -> Future[Outcome]:
+        """Hand work over.
+
+        The future gives what became of it once that is on disk, or RoofwatchError when the database failed: then
+        nothing is known of it, and it must be sent again.
+        """
+        job = _Job(work)
+        job.done.set_running_or_notify_cancel()  # from here on nobody can cancel it
+        self._jobs.put(job)
+        return job.done
+
+    def close(self) -> None:
+        """Store what waits, then stop. Nothing may be submitted any more."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        running = True
+        while running:
+            try:
+                first = self._jobs.get(timeout=IDLE_S)
+            except queue.Empty:
+                self._idle()
+                continue
+            group, running = self._group(first)
+            if group:
+                self._commit(group)
+
+    def _group(self, first: _Job | None) -> tuple[list[_Job], bool]:
+        """What waits now, up to a limit; a commit takes long enough for the next group to gather."""
+        group: list[_Job] = []
+        rows, job = 0, first
+        while job is not None:
+            group.append(job)
+            rows += job.work.rows if isinstance(job.work, Unpacked) else 0
+            if rows >= GROUP_ROWS:
+                return group, True
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                return group, True
+        return group, False
+
+    def _commit(self, group: list[_Job]) -> None:
+        try:
+            outcomes = self._store(group)
+        except (IntegrityError, DataError, OverflowError, ValueError) as error:
+            # Checked segments cannot get here; should one, the others must not suffer for it.
+            if len(group) > 1:
+                for job in group:
+                    self._commit([job])
+            else:
+                group[0].done.set_result(rejected(f"the database refuses it: {error}"))
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is: the senders must hear of it, and the next group is tried
+            failure = error if isinstance(error, RoofwatchError) else RoofwatchError(f"the store failed: {error!r}")
+            for job in group:
+                job.done.set_exception(failure)
+            return
+        for job, outcome in zip(group, outcomes, strict=True):
+            job.done.set_result(outcome)
+
+    def _store(self, group: list[_Job]) -> list[Outcome]:
+        try:
+            with self._database.write() as connection:
+                outcomes = self._loader.load(connection, [job.work for job in group])
+        except (IntegrityError, DataError):
+            self._loader.known.rollback()
+            raise
+        except BaseException:
+            self._loader.known.rollback()
+            with telling(self._database.url):
+                raise
+        self._loader.known.commit()
+        return outcomes
+
+    def _idle(self) -> None:
+        with contextlib.suppress(RoofwatchError), telling(self._database.url):  # the next commit will tell
+            self._database.truncate_log()

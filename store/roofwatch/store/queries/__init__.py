@@ -1,0 +1,5 @@
+"""Questions to the database, answered as the objects of ``docs/answers.md``."""
+
+from roofwatch.store.queries.run import Queries
+
+__all__ = ["Queries"]

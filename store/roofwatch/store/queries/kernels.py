@@ -1,0 +1,200 @@
+"""``top`` and ``roofline``: kernels by estimated device time."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import CTE, Connection, and_, func, select
+
+from roofwatch.model.answer import StatSum, rows
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Phase, Signature
+from roofwatch.store.filter import Filter
+from roofwatch.store.histograms import add_to
+from roofwatch.store.queries.coverage import cost, summary
+from roofwatch.store.queries.scope import among, devices_of
+from roofwatch.store.schema import BOUNDS, EVIDENCES, devices, kernel_stats, roofs, signatures, texts
+
+Key = tuple[int, str]  # signature, device model: what a row of an answer is
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sums of one signature on one device model with the same peaks, bound and evidence."""
+
+    key: Key
+    peaks_id: int
+    bound: int
+    evidence: int
+    calls: int
+    total_ns: int
+    est_ns: float
+    min_ns: int
+    max_ns: int
+
+
+def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
+    """Rows of all kernels; with where the devices waited, and what profiling cost."""
+    parts = _parts(connection, f)
+    return {
+        "summary": summary(connection, f),
+        "cost": cost(connection, f),
+        "rows": _rows(connection, f, parts, _ranked(parts), limit),
+    }
+
+
+def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
+    """Rows of the kernels that have an intensity (shares are of all), and the devices with their peaks."""
+    parts = _parts(connection, f)
+    query = select(signatures.c.id).where(signatures.c.flops.is_not(None), signatures.c.bytes > 0)
+    placed = set(connection.scalars(query))
+    ranked = [key for key in _ranked(parts) if key[0] in placed]
+    return {
+        "summary": summary(connection, f),
+        "cost": cost(connection, f),
+        "devices": _devices(connection, f),
+        "rows": _rows(connection, f, parts, ranked, limit),
+    }
+
+
+def _parts(connection: Connection, f: Filter) -> dict[Key, list[_Part]]:
+    scope, k = devices_of(f), kernel_stats.c
+    query = (
+        select(
+            k.signature_id,
+            scope.c.model,
+            scope.c.peaks_id,
+            k.bound,
+            k.evidence,
+            func.sum(k.calls),
+            func.sum(k.total_ns),
+            func.sum(k.total_ns * scope.c.weight),
+            func.min(k.min_ns),
+            func.max(k.max_ns),
+        )
+        .select_from(scope)
+        .join(kernel_stats, _of_device(scope))
+        .group_by(k.signature_id, scope.c.model, scope.c.peaks_id, k.bound, k.evidence)
+    )
+    parts = defaultdict(list)
+    for signature, model, peaks, bound, evidence, calls, total, est, low, high in connection.execute(query):
+        key = (signature, model)
+        parts[key].append(_Part(key, peaks, bound, evidence, int(calls), int(total), float(est), low, high))
+    return parts
+
+
+def _of_device(scope: CTE) -> Any:
+    return and_(kernel_stats.c.window_id == scope.c.window_id, kernel_stats.c.device == scope.c.position)
+
+
+def _ranked(parts: dict[Key, list[_Part]]) -> list[Key]:
+    """By estimated time, in the order of ``model.answer.rows``."""
+    return sorted(parts, key=lambda key: (-sum(p.est_ns for p in parts[key]), key))
+
+
+def _rows(
+    connection: Connection, f: Filter, parts: dict[Key, list[_Part]], ranked: Sequence[Key], limit: int
+) -> list[dict[str, Any]]:
+    shown = ranked[:limit] if limit else ranked
+    wanted = {key[0] for key in shown}
+    described = _signatures(connection, wanted)
+    roof = _roofs(connection, wanted)
+    merged = _histograms(connection, f, wanted)
+    sums = []
+    for key in shown:
+        for i, p in enumerate(parts[key]):
+            roof_ns, ridge = roof.get((key[0], p.peaks_id), (None, None))
+            sums.append(
+                StatSum(
+                    signature=described[key[0]],
+                    device=key[1],
+                    calls=p.calls,
+                    total_ns=p.total_ns,
+                    est_ns=p.est_ns,
+                    min_ns=p.min_ns,
+                    max_ns=p.max_ns,
+                    bound=BOUNDS[p.bound],
+                    evidence=EVIDENCES[p.evidence],
+                    roof_total_ns=None if roof_ns is None else roof_ns * p.calls,
+                    ridge=ridge,
+                    histogram=merged[key] if i == 0 else None,  # merged over all parts already
+                )
+            )
+    return rows(sums, whole=sum(p.est_ns for group in parts.values() for p in group))
+
+
+def _signatures(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
+    kernel, op, module = texts.alias("kernel"), texts.alias("op"), texts.alias("module")
+    s = signatures.c
+    query = (
+        select(
+            s.id,
+            kernel.c.value,
+            op.c.value,
+            module.c.value,
+            s.kind,
+            s.phase,
+            s.shapes,
+            s.dtypes,
+            s.arguments,
+            s.formula,
+            s.precision,
+            s.unit,
+            s.flops,
+            s.bytes,
+        )
+        .join(kernel, kernel.c.id == s.kernel_id)
+        .outerjoin(op, op.c.id == s.op_id)
+        .outerjoin(module, module.c.id == s.module_id)
+    )
+    found = {}
+    for identity, name, op_name, module_name, kind, phase, *rest in connection.execute(among(query, s.id, wanted)):
+        shapes, dtypes, arguments, formula, precision, unit, flops, size = rest
+        found[identity] = Signature(
+            kernel=name,
+            kind=Kind(kind),
+            op=op_name,
+            phase=Phase(phase),
+            module=module_name,
+            shapes=shapes,
+            dtypes=dtypes,
+            arguments=arguments,
+            flops=flops,
+            bytes=size,
+            formula=formula,
+            precision=precision,
+            unit=unit,
+        )
+    return found
+
+
+def _roofs(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:
+    r = roofs.c
+    query = select(r.signature_id, r.peaks_id, r.roof_ns, r.ridge)
+    return {
+        (s, p): (roof_ns, ridge) for s, p, roof_ns, ridge in connection.execute(among(query, r.signature_id, wanted))
+    }
+
+
+def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key, Histogram]:
+    """Histograms merged over windows: only of what is shown, since merging is what costs."""
+    scope, k = devices_of(f), kernel_stats.c
+    query = select(k.signature_id, scope.c.model, k.histogram).select_from(scope).join(kernel_stats, _of_device(scope))
+    buckets: dict[Key, dict[int, int]] = defaultdict(dict)
+    for signature, model, blob in connection.execute(among(query, k.signature_id, wanted)):
+        if signature in wanted:
+            add_to(buckets[signature, model], blob)
+    return defaultdict(Histogram, {key: Histogram.from_buckets(counts) for key, counts in buckets.items()})
+
+
+def _devices(connection: Connection, f: Filter) -> list[dict[str, Any]]:
+    """One device a set of peaks, without what tells it from its like."""
+    scope = devices_of(f)
+    query = select(func.min(scope.c.device_id)).group_by(scope.c.model, scope.c.peaks_id)
+    described = connection.scalars(select(devices.c.peaks).where(devices.c.id.in_(query)).order_by(devices.c.model))
+    return [{**json.loads(text), "uuid": None, "index": None} for text in described]

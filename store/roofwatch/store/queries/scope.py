@@ -1,0 +1,107 @@
+"""Which windows a filter means, and how much each of their devices stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import CTE, ColumnElement, Double, and_, case, cast, func, or_, select
+
+from roofwatch.model.errors import UsageError
+from roofwatch.store.filter import Filter
+from roofwatch.store.schema import devices, labels, nodes, processes, window_devices, windows
+
+IN_LIST = 400  # values named in one statement
+
+
+def conditions(f: Filter) -> list[ColumnElement[bool]]:
+    """What windows, joined with their process and node, must fulfil."""
+    found: list[ColumnElement[bool]] = []
+    if f.since_unix_ns is not None:
+        found.append(windows.c.start_unix_ns >= f.since_unix_ns)
+    if f.until_unix_ns is not None:
+        found.append(windows.c.start_unix_ns < f.until_unix_ns)
+    if f.node is not None:
+        found.append(nodes.c.host == f.node)
+    if f.model is not None:
+        found.append(processes.c.model == f.model)
+    if f.process is not None:
+        found.append(_process(f.process))
+    for key, value in f.labels.items():
+        owners = select(labels.c.owner_id).where(labels.c.key == key, labels.c.value == value)
+        found.append(or_(windows.c.process_id.in_(owners), processes.c.node_id.in_(owners)))
+    if f.device is not None:
+        on_device = (
+            select(window_devices.c.window_id)
+            .join(devices, devices.c.id == window_devices.c.device_id)
+            .where(window_devices.c.window_id == windows.c.id, model_matches(f.device))
+        )
+        found.append(on_device.exists())
+    return found
+
+
+def _process(text: str) -> ColumnElement[bool]:
+    """A pid is decimal; an id is 16 hex digits."""
+    try:
+        if len(text) == 16:
+            return processes.c.id == int(text, 16)
+        if text.isascii() and text.isdigit() and len(text) < 16:
+            return processes.c.pid == int(text)
+    except ValueError:
+        pass
+    raise UsageError(f"'{text}' is no process: give a pid, or the 16 hex digits that 'roofwatch processes' shows")
+
+
+def model_matches(part: str) -> ColumnElement[bool]:
+    """Device models that contain the text, in any case."""
+    return func.lower(devices.c.model).contains(part.lower(), autoescape=True)
+
+
+def windows_of(f: Filter, *columns: Any) -> Any:
+    """Select columns of the filter's windows, their processes and nodes."""
+    return (
+        select(*columns)
+        .select_from(windows)
+        .join(processes, processes.c.id == windows.c.process_id)
+        .join(nodes, nodes.c.id == processes.c.node_id)
+        .where(*conditions(f))
+    )
+
+
+def among(query: Any, column: Any, wanted: Collection[int]) -> Any:
+    """Limit a query to rows whose column is wanted; leaves it as it is when too many are wanted to name them."""
+    return query.where(column.in_(wanted)) if len(wanted) <= IN_LIST else query
+
+
+def weight() -> ColumnElement[float]:
+    """How much time a device's sampled nanosecond stands for: represents ÷ span, 1 where unknown (model.answer)."""
+    known = and_(windows.c.represents_ns > 0, window_devices.c.span_ns > 0)
+    return case((known, cast(windows.c.represents_ns, Double) / cast(window_devices.c.span_ns, Double)), else_=1.0)
+
+
+def devices_of(f: Filter) -> CTE:
+    """The filter's (window, device) pairs with their weight; computed once, before the kernels are looked up."""
+    pairs = (
+        windows_of(
+            f,
+            windows.c.id.label("window_id"),
+            windows.c.process_id,
+            nodes.c.host,
+            window_devices.c.position,
+            window_devices.c.span_ns,
+            window_devices.c.busy_ns,
+            devices.c.id.label("device_id"),
+            devices.c.vendor,
+            devices.c.model,
+            devices.c.uuid,
+            devices.c.ordinal,
+            devices.c.peaks_id,
+            weight().label("weight"),
+        )
+        .join(window_devices, window_devices.c.window_id == windows.c.id)
+        .join(devices, devices.c.id == window_devices.c.device_id)
+    )
+    if f.device is not None:
+        pairs = pairs.where(model_matches(f.device))
+    found: CTE = pairs.cte("scope")
+    return found

@@ -1,0 +1,127 @@
+"""``roofwatch store serve``: open the database, listen, and leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import grpc
+
+from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.proto.codec import MAX_SEGMENT_BYTES
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store import database
+from roofwatch.store.config import ServeConfig, format_address, is_loopback, parse_address
+from roofwatch.store.hub import Hub
+from roofwatch.store.ingest import Writer
+from roofwatch.store.queries import Queries
+from roofwatch.store.service import IngestService, QueryService
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # else a second store would share the port and get half of the agents
+    ("grpc.max_receive_message_length", MAX_SEGMENT_BYTES + (1 << 20)),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.keepalive_time_ms", 30_000),  # a node that vanished is noticed
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+)
+
+
+class Store:
+    """A running store: writer, queries and server over one database."""
+
+    def __init__(self, db: database.Database) -> None:
+        self._database = db
+        self._draining = asyncio.Event()
+        self._writer = Writer(db)
+        self.hub = Hub()
+        self._server = grpc.aio.server(options=_OPTIONS)
+        rpc.add_IngestServicer_to_server(IngestService(self._writer, self.hub, self._draining), self._server)
+        rpc.add_QueryServicer_to_server(QueryService(Queries(db)), self._server)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; gives the port.
+
+        Raises:
+            RoofwatchError: the address cannot be listened on.
+        """
+        try:
+            _try_bind(host, port)
+            bound = self._server.add_insecure_port(format_address(host, port))
+        except (OSError, RuntimeError) as error:
+            raise RoofwatchError(f"cannot listen on {format_address(host, port)}: {_why(error)}") from error
+        await self._server.start()
+        return int(bound)
+
+    async def stop(self, grace_s: float) -> None:
+        """Read no more, acknowledge what was read, close."""
+        self._draining.set()
+        await self._server.stop(grace_s)
+        await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
+        self._database.truncate_log()
+        self._database.close()
+
+
+def _try_bind(host: str, port: int) -> None:
+    """Fail as the operating system says it; gRPC would say only that it failed, on several lines of its own."""
+    family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+
+
+def _why(error: Exception) -> str:
+    if (isinstance(error, OSError) and error.errno == errno.EADDRINUSE) or isinstance(error, RuntimeError):
+        return "the port is in use; stop what listens there, or choose another with --listen"
+    if isinstance(error, socket.gaierror):
+        return "the host is not known; give an address of this machine"
+    return f"{os.strerror(error.errno or 0) if isinstance(error, OSError) else error}; choose another with --listen"
+
+
+def serve(config: ServeConfig) -> None:
+    """Serve until SIGTERM or SIGINT; one line on stderr tells when and where it listens.
+
+    Raises:
+        RoofwatchError: the database cannot be opened or the address not be listened on.
+        UsageError: plain text beyond loopback was not asked for.
+    """
+    host, port = parse_address(config.listen)
+    if not config.insecure and not is_loopback(host):
+        raise UsageError(
+            f"{config.listen} can be reached from other machines in plain text: add --insecure to allow it"
+        )
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    asyncio.run(_serve(config, host, port))
+
+
+async def _serve(config: ServeConfig, host: str, port: int) -> None:
+    store = Store(database.open(config.database))
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        bound = await store.start(host, port)
+        if config.port_file is not None:
+            _write_port(config.port_file, bound)
+        sys.stderr.write(f"listening on {format_address(host, bound)}\n")
+        sys.stderr.flush()
+        await stop.wait()
+    finally:
+        await store.stop(config.drain_s)
+
+
+def _write_port(file: Path, port: int) -> None:
+    """Whole or not at all: somebody is waiting for it."""
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        draft.write_text(f"{port}\n")
+        draft.replace(file)
+    except OSError as error:
+        raise RoofwatchError(f"cannot write the port to {file}: {os.strerror(error.errno or 0)}") from error
