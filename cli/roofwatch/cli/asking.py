@@ -8,12 +8,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from roofwatch.model.errors import IncompleteError, RoofwatchError, UnreachableError, UsageError
-from roofwatch.store.config import DEFAULT_ADDRESS, format_address, is_loopback, parse_address
+from roofwatch.model.errors import UsageError
+from roofwatch.store.config import DEFAULT_ADDRESS
 from roofwatch.store.filter import Filter
 
 DEADLINE_S = 30
-MAX_ANSWER_BYTES = 256 << 20  # 100,000 rows of 1 kB and more
 
 Answer = dict[str, Any]
 
@@ -26,8 +25,8 @@ def ask(query: str, given: Filter, limit: int, *, store: str | None, db: str | N
         UsageError: both were named on the command line, or an address is none.
         RoofwatchError: the store or the database could not answer.
     """
-    if db and not _prefers_store(store):
-        return _from_database(db, query, given, limit)
+    if uses_database(store, db):
+        return _from_database(str(db), query, given, limit)
     return _from_store(store or DEFAULT_ADDRESS, query, given, limit)
 
 
@@ -44,15 +43,19 @@ def filter_of(given: dict[str, Any]) -> Filter:
     return Filter(since or None, until or None, **words, labels=dict(given.pop("labels")))
 
 
-def _prefers_store(store: str | None) -> bool:
-    """What is typed wins over what is in the environment; the database wins where both are in the environment."""
+def uses_database(store: str | None, db: str | None) -> bool:
+    """Whether the database is meant: what is typed wins over the environment; of the environment's two, the database.
+
+    Raises:
+        UsageError: both are typed.
+    """
     ctx = click.get_current_context(silent=True)
-    if ctx is None or not store:
-        return False
-    typed = {name: ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("store", "db")}
-    if typed["store"] and typed["db"]:
+    if not store or not db or ctx is None:
+        return bool(db)
+    typed = {name for name in ("store", "db") if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if typed == {"store", "db"}:
         raise UsageError("--store and --db exclude each other: name one of them.")
-    return typed["store"]
+    return typed != {"store"}
 
 
 def _from_database(url: str, query: str, given: Filter, limit: int) -> Answer:
@@ -67,40 +70,12 @@ def _from_database(url: str, query: str, given: Filter, limit: int) -> Answer:
 
 
 def _from_store(address: str, query: str, given: Filter, limit: int) -> Answer:
-    import grpc  # noqa: PLC0415  # 0.08 s
-
+    from roofwatch.cli import wire  # noqa: PLC0415  # grpc takes 0.08 s
     from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415
     from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc  # noqa: PLC0415
 
-    host, port = parse_address(address)
-    target = format_address(host, port)
-    options = [("grpc.max_receive_message_length", MAX_ANSWER_BYTES)]
-    if is_loopback(host):
-        options.append(("grpc.enable_http_proxy", 0))
-    with grpc.insecure_channel(target, options=options) as channel:
-        try:
-            request = pb.QueryRequest(query=query, filter=given.message(), limit=limit)
-            response = rpc.QueryStub(channel).Run(request, timeout=DEADLINE_S)
-        except grpc.RpcError as error:
-            raise _told(error, target) from None
+    request = pb.QueryRequest(query=query, filter=given.message(), limit=limit)
+    with wire.channel(address) as channel:
+        response = rpc.QueryStub(channel).Run(request, timeout=DEADLINE_S)
     answer: Answer = json.loads(response.answer)
     return answer
-
-
-def _told(error: Any, target: str) -> RoofwatchError:
-    import grpc  # noqa: PLC0415
-
-    code, details = error.code(), error.details() or ""
-    if code is grpc.StatusCode.UNAVAILABLE:
-        return UnreachableError(
-            f"no store answers at {target}: start one with 'roofwatch store serve', or name it with --store HOST:PORT."
-        )
-    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return UnreachableError(f"the store at {target} did not answer within {DEADLINE_S} s: ask for less time.")
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return UnreachableError(f"what answers at {target} is not a roofwatch store of this version.")
-    if code is grpc.StatusCode.INVALID_ARGUMENT:
-        return UsageError(details)
-    if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return IncompleteError(details)
-    return RoofwatchError(f"the store at {target} could not answer: {details or code.name.lower()}")

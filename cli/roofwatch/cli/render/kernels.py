@@ -49,6 +49,11 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     return lines + text.joined(_busy(answer), room)
 
 
+def devices(models: Sequence[str]) -> str:
+    """Device models with how many there are of each: "8 × NVIDIA H100 SXM, 1 × AMD EPYC 9654"."""
+    return ", ".join(f"{models.count(model)} × {model or 'unnamed device'}" for model in dict.fromkeys(models))
+
+
 def _classified(coverage: Row) -> str:
     share, named = coverage["classified_share"], coverage["named_share"]
     if share is None:
@@ -59,14 +64,15 @@ def _classified(coverage: Row) -> str:
 
 def _busy(answer: Answer) -> list[str]:
     """Busy and idle as shares of the span; the causes follow in per cent without repeating the sign."""
-    coverage = answer["coverage"]
-    span, busy = coverage["span_ns"], coverage["busy_ns"]
+    waits = answer.get("timeline") or answer.get("summary") or {}
+    busy, idle = (waits.get(f"est_{key}", waits.get(key, 0)) for key in ("busy_ns", "idle_ns"))
+    span = busy + idle
     if not span:
         return []
-    parts = [f"busy {text.percent(busy / span)}   idle {text.percent((span - busy) / span)}"]
-    causes = (answer.get("timeline") or {}).get("causes") or {}
-    large = {cause: c["total_ns"] / span for cause, c in causes.items() if c["total_ns"] / span >= SMALL_CAUSE}
-    other = sum(c["total_ns"] for c in causes.values()) / span - sum(large.values())
+    parts = [f"busy {text.percent(busy / span)}   idle {text.percent(idle / span)}"]
+    shares = {cause: c.get("est_ns", c["total_ns"]) / span for cause, c in waits["causes"].items()}
+    large = {cause: share for cause, share in shares.items() if share >= SMALL_CAUSE}
+    other = sum(shares.values()) - sum(large.values())
     shown = [(cause.replace("_", " "), share) for cause, share in sorted(large.items(), key=lambda item: -item[1])]
     if other >= SMALL_CAUSE:
         shown.append(("other", other))

@@ -1,0 +1,64 @@
+"""``roofwatch analyze``: the answer of ``top`` from one trace file, without a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from roofwatch.cli import errors, options
+
+EPILOG = """\b
+Examples:
+  roofwatch analyze trace.json.gz
+  roofwatch analyze trace.json --top 0 --format json > kernels.json
+\b
+Reads Kineto traces (torch.profiler's export), plain or gzip. A damaged file
+gives what can be read of it, a sentence on stderr, and exit code 4; exit code
+1 means that nothing could be read.
+"""
+
+
+@click.command("analyze", epilog=EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@options.limit(20)
+@options.output
+def command(file: Path, limit: int, form: str) -> int:
+    """Show what the time of one trace file went to.
+
+    The same answer as top gives from a store, with the device, where it waited and why.
+    """
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
+    from roofwatch.cli.files import Origin, window_of  # noqa: PLC0415
+    from roofwatch.cli.render import kernels, text  # noqa: PLC0415
+    from roofwatch.model import answer  # noqa: PLC0415
+
+    window, problem = window_of(file, Origin())
+    coverage = answer.CoverageSum()
+    coverage.add(window)
+    result = answer.answer(
+        {"query": "analyze", "file": str(file), "limit": limit},
+        coverage,
+        answer.rows(answer.sums_of(window), limit),
+        device=answer.device_json(window.devices[0].device) if window.devices else None,
+        timeline=answer.timeline(window.devices),
+        cost=None,
+    )
+    steps = None if window.steps is None else f"{window.steps} step{'' if window.steps == 1 else 's'}"
+    title = [
+        file.name,
+        kernels.devices([d.device.model for d in window.devices]),
+        f"span {text.duration(window.span_ns)}",
+    ]
+    title += [steps] if steps else []
+    code = showing.show(
+        result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)
+    )
+    if problem:
+        errors.say(problem)
+        return errors.INCOMPLETE
+    return code
+
+
+def _nothing(file: Path) -> str:
+    return f"{file} holds no kernel and no op: was the profiler stopped before it recorded anything?"

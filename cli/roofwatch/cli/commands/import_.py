@@ -1,0 +1,56 @@
+"""``roofwatch import``: put a trace file into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from roofwatch.cli import errors, options
+
+EPILOG = """\b
+Examples:
+  roofwatch import trace.json.gz
+  roofwatch import rank*.json.gz --node lab-3 --model llama-7b --label run=42
+  roofwatch import old.json.gz --db sqlite:///traces.db
+\b
+A window keeps the time at which it was taken: ask for it with --since all.
+A file that is imported twice counts once.
+"""
+
+
+@click.command("import", epilog=EPILOG)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@options.source
+@click.option("--node", default="imported", show_default=True, metavar="HOST", help="The node it was taken on.")
+@click.option("--model", metavar="NAME", help="What the job trained or served.")
+@options.label
+def command(
+    files: tuple[Path, ...],
+    store: str | None,
+    db: str | None,
+    node: str,
+    model: str | None,
+    labels: tuple[tuple[str, str], ...],
+) -> int:
+    """Put trace files into the store, one window a file."""
+    from roofwatch.cli import sending  # noqa: PLC0415  # --help must not pay for numpy, grpc and SQLAlchemy
+    from roofwatch.cli.files import Origin, window_of  # noqa: PLC0415
+    from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
+
+    origin = Origin(node, model, dict(labels))
+    code = errors.DONE
+    with sending.target(store=store, db=db, node=node) as send:
+        for file in files:
+            try:
+                window, problem = window_of(file, origin)
+            except RoofwatchError as error:  # one bad file does not keep out the others
+                errors.say(str(error))
+                code = errors.FAILED
+                continue
+            new = send(window)
+            click.echo(f"{file}: {window.ledger.device_records:,} records{'' if new else ', known already'}")
+            if problem:
+                errors.say(problem)
+                code = code or errors.INCOMPLETE
+    return code

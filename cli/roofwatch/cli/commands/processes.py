@@ -1,0 +1,42 @@
+"""``roofwatch processes``: registered processes and what their windows cost."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from roofwatch.cli import options
+
+EPILOG = """\b
+Examples:
+  roofwatch processes
+  roofwatch processes --node gpu-07 --model llama-7b
+\b
+busy  share of the devices' time with work on them, over the windows taken
+cost  share of the job's time that taking windows took from it
+"""
+KEYS = (
+    "process", "node", "pid", "model", "user", "job", "container", "rank", "world_size", "device", "devices",
+    "windows", "last_window_unix_ns", "steps", "device_time_ns", "busy_share", "mfu", "lost_ns", "represented_ns",
+    "lost_share", "versions", "labels",
+)  # fmt: skip
+
+
+@click.command("processes", epilog=EPILOG)
+@options.source
+@options.filters(since="1d")
+@options.limit(50)
+@options.output
+def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
+    """Show registered processes and what their windows cost.
+
+    The last seen first.
+    """
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.render import listing  # noqa: PLC0415
+
+    answer = ask("processes", filter_of(given), limit, store=store, db=db)
+    return showing.show(answer, form, KEYS, lambda it, room: listing.processes(it, room, time.time_ns()))

@@ -1,0 +1,45 @@
+"""``roofwatch windows``: the windows taken, one a line."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from roofwatch.cli import options
+
+EPILOG = """\b
+Examples:
+  roofwatch windows
+  roofwatch windows --process 4711 --since 2d --limit 0 --format json
+\b
+linked  share of device time tied to an op
+judged  share of device time with a roofline verdict
+lost    time the job lost to this window: slower steps in it and after it
+"""
+KEYS = (
+    "uid", "start_unix_ns", "process", "node", "pid", "model", "device", "duration_ns", "steps", "represents_ns",
+    "trigger", "collector", "shapes_recorded", "events_read", "device_records", "device_time_ns", "busy_ns",
+    "span_ns", "linked_share", "classified_share", "close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns",
+    "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "lost_ns", "parse_cpu_ns",
+    "dropped",
+)  # fmt: skip
+
+
+@click.command("windows", epilog=EPILOG)
+@options.source
+@options.filters(since="1h")
+@options.limit(50)
+@options.output
+def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
+    """Show the windows taken.
+
+    The latest first.
+    """
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.render import listing  # noqa: PLC0415
+
+    answer = ask("windows", filter_of(given), limit, store=store, db=db)
+    return showing.show(answer, form, KEYS, lambda it, room: listing.windows(it, room, time.time_ns()))

@@ -1,0 +1,133 @@
+"""``nodes``, ``processes`` and ``windows``: one line a thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from roofwatch.cli.render import text
+from roofwatch.cli.render.table import Column, table
+
+Row = Mapping[str, Any]
+Cells = Callable[[Row, int], list[str]]  # of a row, at a time (Unix ns)
+
+NODES = (
+    Column("node", floor=12),
+    Column("device", floor=16),
+    Column("seen", right=True),
+    Column("processes", right=True),
+    Column("windows", right=True),
+    Column("busy", right=True),
+    Column("device time", right=True, drop=1),
+    Column("dropped", right=True),
+)
+PROCESSES = (
+    Column("node", floor=8, drop=2),
+    Column("pid", right=True),
+    Column("model", floor=10),
+    Column("rank", right=True),
+    Column("device", floor=14, drop=1),
+    Column("seen", right=True),
+    Column("windows", right=True),
+    Column("steps", right=True),
+    Column("busy", right=True),
+    Column("cost", right=True),
+)
+WINDOWS = (
+    Column("start"),
+    Column("node", floor=8, drop=2),
+    Column("pid", right=True),
+    Column("model", floor=8, drop=3),
+    Column("steps", right=True),
+    Column("length", right=True),
+    Column("records", right=True),
+    Column("busy", right=True),
+    Column("linked", right=True),
+    Column("judged", right=True),
+    Column("lost", right=True),
+    Column("close", drop=1),
+)
+
+
+def nodes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
+    """One line a node, most device time first."""
+    return _lines(NODES, answer["rows"], _node, room, now_ns)
+
+
+def processes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
+    """One line a process, the last seen first; ``cost`` is the share of its time that windows took."""
+    return _lines(PROCESSES, answer["rows"], _process, room, now_ns)
+
+
+def windows(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
+    """One line a window, the latest first; ``lost`` is the time that it cost the job."""
+    return _lines(WINDOWS, answer["rows"], _window, room, now_ns)
+
+
+def _lines(columns: Sequence[Column], rows: Sequence[Row], cells: Cells, room: int, now_ns: int) -> str:
+    if not rows:
+        return ""
+    return "\n".join(table(columns, [cells(row, now_ns) for row in rows], room)) + "\n"
+
+
+def _node(row: Row, now_ns: int) -> list[str]:
+    return [
+        text.clean(row["node"]),
+        _devices(row),
+        ago(row["last_seen_unix_ns"], now_ns),
+        text.count(row["processes"]),
+        text.count(row["windows"]),
+        text.percent(row["busy_share"]),
+        text.duration(row["device_time_ns"]),
+        text.count(sum(row["agent_drops"].values())),
+    ]
+
+
+def _process(row: Row, now_ns: int) -> list[str]:
+    rank = text.UNKNOWN if row["rank"] is None else f"{row['rank']}/{row['world_size'] or '?'}"
+    return [
+        text.clean(row["node"]),
+        str(row["pid"]),
+        text.clean(row["model"] or text.UNKNOWN),
+        rank,
+        _devices(row),
+        ago(row["last_window_unix_ns"], now_ns),
+        text.count(row["windows"]),
+        text.count(row["steps"]),
+        text.percent(row["busy_share"]),
+        text.UNKNOWN if row["lost_share"] is None else text.percent_fine(row["lost_share"]),
+    ]
+
+
+def _window(row: Row, now_ns: int) -> list[str]:
+    del now_ns
+    started = datetime.fromtimestamp(row["start_unix_ns"] / 1e9).astimezone()
+    return [
+        f"{started:%m-%d %H:%M:%S}",
+        text.clean(row["node"]),
+        str(row["pid"]),
+        text.clean(row["model"] or text.UNKNOWN),
+        text.count(row["steps"]),
+        text.duration(row["duration_ns"]),
+        text.count(row["device_records"]),
+        text.percent(row["busy_ns"] / row["span_ns"] if row["span_ns"] else None),
+        text.percent(row["linked_share"]),
+        text.percent(row["classified_share"]),
+        text.duration(row["lost_ns"]),
+        row["close_path"] or text.UNKNOWN,
+    ]
+
+
+def _devices(row: Row) -> str:
+    """How many of what: "8 × NVIDIA H100"."""
+    return f"{row['devices']} × {text.clean(row['device'] or 'unnamed device')}"
+
+
+def ago(unix_ns: int, now_ns: int) -> str:
+    """How long ago, in the largest whole unit: "5 s", "3 min", "2 h", "12 d"; nothing lies in the future."""
+    seconds = max(0, (now_ns - unix_ns) // 10**9)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
