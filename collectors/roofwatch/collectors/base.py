@@ -66,6 +66,7 @@ class RawGroup:
     step_ns: int = 0
     blocks: int | None = None  # smallest launch grid, in blocks
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
+    op_calls: int | None = None  # calls of the op that launched these records; fewer than ``calls`` where one op launches several
 
 
 @dataclass(slots=True)

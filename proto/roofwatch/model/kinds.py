@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
+from functools import lru_cache
+
+_LONGEST = 512  # characters of a name that rules look at: a template's tail tells nothing more, and names are untrusted
 
 
 class Kind(StrEnum):
@@ -32,3 +36,133 @@ class Kind(StrEnum):
     COMM_COMPUTE = "comm_compute"
     AICPU = "aicpu"
     OTHER = "other"
+
+
+# Kernels whose kind does not depend on the op that launched them: a relayout inside a convolution is layout, not convolution.
+_ALWAYS = (
+    (Kind.COMM, r"^nccl|^rccl|ncclDev|ncclKernel|cross_device_reduce|all_?reduce|all_?gather_kernel|reduce_scatter_kernel|nvls|"
+     r"multimem_|^hcom_|^Hccl|oneShotAllReduce|twoShotAllReduce|moe_?distribute(dispatch|combine)"),
+    (Kind.COPY_FILL, r"^memcpy|^memset|^copybuffer|^fillbuffer|__amd_rocclr_(copy|fill)"),
+    (Kind.LAYOUT, r"nchwtonhwc|nhwctonchw|nchwtofold|^batched_transpose|im2d?_?2?col|col2im|catarraybatchedcopy|"
+     r"transpose_readwrite|TransData"),
+)  # fmt: skip
+
+# By the op's base name, first match wins.
+_OPS = (
+    (Kind.COMM_COMPUTE, r"allgathermatmul|matmulallreduce|matmulreducescatter|all_gather_matmul|matmul_reduce_scatter"),
+    (Kind.COMM, r"^record_param_comms|^c10d::|^gloo:|nccl|hccl|^hcom|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|^broadcast_$"),
+    (Kind.MOE, r"moe|topk_gating|fused_experts"),
+    (Kind.GROUPED_MATMUL, r"grouped_mm|grouped_gemm|groupedmatmul|group_gemm"),
+    (Kind.CONV, r"conv(olution)?(_|$|[123]d)|^_?conv|convolution|conv_depthwise|thnn_conv"),
+    (Kind.ATTENTION, r"attention|attn|paged|fmha|mha_|mla_"),
+    (Kind.OPTIMIZER, r"^_foreach_|^_fused_(adam|adamw|sgd|adagrad)|_amp_(foreach|update)|^optimizer\.|fused_?adam"),
+    (Kind.ROPE, r"rotary|rope"),
+    (Kind.SOFTMAX, r"softmax"),
+    (Kind.LOSS, r"_loss|cross_entropy|^ctc|kl_div"),
+    (Kind.NORM, r"layer_?norm|rms_?norm|batch_norm|group_?norm|instance_norm|weight_norm|renorm"),
+    (Kind.MATMUL, r"^(_?addmm(_activation)?|b?mm|mm|baddbmm|addbmm|matmul|linear(_backward)?|addmv|mv|dot|vdot|einsum|_int_mm|"
+     r"_scaled_mm|_weight_int\w+|addr|ger|_linear_pointwise|mkldnn_linear|tensordot|cutlass_scaled_mm|gemm\w*|"
+     r"awq_\w+|gptq_\w+|marlin\w*)$|scaled_mm|(?<!fb)gemm"),
+    (Kind.POOLING, r"_pool(\d|_|$)|pool\dd"),
+    (Kind.RANDOM, r"dropout|^(normal|uniform|random|bernoulli|exponential|multinomial|randperm|rand\w*)$|masked_scale|philox"),
+    (Kind.SORT_TOPK, r"^(sort|argsort|topk|msort|nonzero|unique\w*|_unique\w*|kthvalue|searchsorted|bucketize)$"),
+    (Kind.GATHER_SCATTER, r"^_?(index\w*|_index_put_impl|gather|scatter\w*|embedding\w*|_embedding\w*|take\w*|masked_select|"
+     r"masked_scatter|put)$|embedding|reshape_and_cache|lookup|permute_\w*sparse|permute_pooled"),
+    (Kind.CAST, r"^(to|_to_copy|type_as|half|float|double)$|quant|cast_"),
+    (Kind.ACTIVATION, r"^(relu\w*|gelu\w*|silu\w*|sigmoid\w*|tanh\w*|hardtanh\w*|leaky_relu\w*|elu\w*|selu|celu|mish\w*|glu\w*|"
+     r"hardswish\w*|hardsigmoid\w*|softplus\w*|threshold\w*|prelu\w*|_prelu\w*|log_sigmoid\w*|silu_and_mul|gelu_and_mul|"
+     r"logit_backward)$|swiglu|act_and_mul"),
+    (Kind.REDUCTION, r"^(sum|mean|prod|amax|amin|max|min|any|all|argmax|argmin|var\w*|std\w*|norm|linalg_vector_norm|logsumexp|"
+     r"cumsum|cumprod|nansum|count_nonzero|_local_scalar_dense|item|aminmax)$"),
+    (Kind.LAYOUT, r"^(cat|_cat|stack|concat\w*|split\w*|chunk|transpose|t|permute|contiguous|view\w*|reshape\w*|_reshape\w*|"
+     r"_unsafe_view|expand\w*|squeeze|unsqueeze|as_strided|select|slice\w*|narrow|unbind|flatten|unfold\w*|repeat\w*|tile|pad|"
+     r"constant_pad_nd|reflection_pad\w*|replication_pad\w*|flip|roll|tril|triu|upsample\w*|pixel_shuffle|im2col|col2im|"
+     r"diagonal\w*|movedim|swapaxes|meshgrid|resize|triangle|detach|alias)$"),
+    (Kind.COPY_FILL, r"^(copy|clone|fill|zero|zeros\w*|ones\w*|full\w*|empty\w*|new_\w+|arange|linspace|eye|lift_fresh\w*|"
+     r"_foreach_copy|_foreach_zero|set)$"),
+    (Kind.ELEMENTWISE, r"^(abs|neg|reciprocal|square|sqrt|rsqrt|exp\w*|log\w*|sin|cos|tan|a?sinh?|a?cosh?|atan\w*|erf\w*|floor\w*|"
+     r"ceil|round|trunc|frac|signbit|sign|sgn|clamp\w*|add|sub|rsub|mul|div|true_divide|remainder|fmod|pow|maximum|minimum|fmax|"
+     r"fmin|lerp|addcmul|addcdiv|eq|ne|lt|le|gt|ge|isnan|isinf|isfinite|logical_\w+|bitwise_\w+|__\w+__|where|masked_fill|"
+     r"nan_to_num|result_type|xlogy|hypot|copysign|isin|isclose|lgamma|digamma|polar)$"),
+)  # fmt: skip
+
+# By the kernel's name, first match wins; conv before matmul, since convolutions run on GEMM kernels.
+_KERNELS = (
+    (Kind.NORM, r"^triton_(red|per)_.*(_norm|rsqrt)"),
+    (Kind.SOFTMAX, r"^triton_(red|per)_.*softmax"),
+    (Kind.REDUCTION, r"^triton_(red|per)_"),
+    (Kind.ACTIVATION, r"^triton_poi_.*(gelu|silu|relu|sigmoid|tanh)"),
+    (Kind.ELEMENTWISE, r"^triton_poi_"),
+    (Kind.GROUPED_MATMUL, r"grouped_?(gemm|matmul)|group_?gemm|moe.*(?<!fb)gemm|(?<!fb)gemm.*moe|^_matmul_ogs|^bmm_.*e4m3.*e2m1|fused_moe_kernel"),
+    (Kind.MOE, r"moe|topk_gating|routing|bitmatrix|_finalize_matmul_scatter"),
+    (Kind.OPTIMIZER, r"multi_tensor_apply|fusedadam|applyadam|adamfunctor|applymomentum"),
+    (Kind.NORM, r"layer_?norm|rms_?norm|batch_?norm|bn_(fw|bw)|gammabeta|group_?norm|rowwisemoments|computefusedparams|"
+     r"computeinternalgradients|computebackwardfused|welford"),
+    (Kind.CONV, r"cudnn|implicit_gemm|implicitgemm|winograd|dgrad|wgrad|fprop|conv(?!ert)|^igemm_|miopensp3|"
+     r"conv2d|conv3d|depthwise"),
+    (Kind.ATTENTION, r"flash_?(fwd|bwd|attn|attention)|fmha|attention|^attn_|_attn_|paged_attn|mha|^fwd_kernel_|splitkv|mlaprolog"),
+    (Kind.SOFTMAX, r"softmax"),
+    (Kind.ROPE, r"rotary|rope"),
+    (Kind.LOSS, r"nll_loss|cross_?entropy|_loss"),
+    (Kind.MATMUL, r"(?<!fb)gemm|cutlass|nvjet|xmma|gemv|splitkreduce|cublas|s16816|wgmma|^cijk_|matmul|gemmk1|dot_kernel|epilogue::|"
+     r"triton_tem.*mm"),
+    (Kind.POOLING, r"pool"),
+    (Kind.SORT_TOPK, r"sort|topk|radix|nonzero|deviceselect|unique"),
+    (Kind.GATHER_SCATTER, r"index|gather|scatter|embedding|reshape_and_cache|kvcache|kv_cache|permute_\w+_kernel|permute_2d"),
+    (Kind.RANDOM, r"philox|dropout|distribution_|random"),
+    (Kind.ACTIVATION, r"gelu|silu|relu|sigmoid|tanh|threshold|act_and_mul|swiglu|hardswish|leaky"),
+    (Kind.CAST, r"bfloat16_?(to)?_?(copy|float)|bfloat16tofloat|float16_copy|float8_copy|quantize|quant_kernel|dequant|_cast"),
+    (Kind.COPY_FILL, r"fillfunctor|direct_copy|copy_kernel|memset"),
+    (Kind.REDUCTION, r"reduce_kernel|devicereduce|devicescan|reduce|cumsum|argmax"),
+    (Kind.LAYOUT, r"transpose|catarray|copy.*permute|nchw|nhwc|concat|split|pad|upsample"),
+    (Kind.ELEMENTWISE, r"elementwise|triton_?_+0d|functor|subtensorop"),
+)  # fmt: skip
+
+
+def _compiled(rules: tuple[tuple[Kind, str], ...]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
+    return tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in rules)
+
+
+_ALWAYS_RULES, _OP_RULES, _KERNEL_RULES = _compiled(_ALWAYS), _compiled(_OPS), _compiled(_KERNELS)
+
+
+def _first(rules: tuple[tuple[Kind, re.Pattern[str]], ...], *texts: str) -> Kind | None:
+    return next((kind for kind, pattern in rules if any(pattern.search(t) for t in texts)), None)
+
+
+@lru_cache(maxsize=8192)
+def kind_of(op: str | None, kernel: str, category: str = "kernel") -> Kind:
+    """The kind of a record: by what is always true of the kernel, then by the op, then by the kernel's name.
+
+    ``category`` is the source's sort of record (kernel, memcpy, memset, cpu_op). Names that no rule knows are OTHER.
+    """
+    if category in ("memcpy", "memset"):
+        return Kind.COPY_FILL
+    if category != "cpu_op":
+        found = _first(_ALWAYS_RULES, kernel[:_LONGEST])
+        if found is not None:
+            return found
+    if op is not None:
+        found = kind_of_op(op)
+        if found is not None:
+            return found
+    return kind_of_kernel(kernel)
+
+
+@lru_cache(maxsize=8192)
+def kind_of_op(op: str) -> Kind | None:
+    """The kind of an op by its name, or None: "aten::add_" and "add" are the same; a bare kernel name is no op."""
+    name = op[:_LONGEST]
+    base = name.rpartition("::")[2]
+    if base.endswith("_") and not base.endswith("__"):
+        base = base[:-1]
+    if "::" in name or base.isidentifier():
+        return _first(_OP_RULES, base, name) if not base.startswith("triton_") else None
+    return None
+
+
+@lru_cache(maxsize=8192)
+def kind_of_kernel(kernel: str) -> Kind:
+    """The kind of a kernel by its name alone."""
+    name = kernel[:_LONGEST]
+    return _first(_ALWAYS_RULES, name) or _first(_KERNEL_RULES, name) or Kind.OTHER

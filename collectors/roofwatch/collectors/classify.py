@@ -1,0 +1,174 @@
+"""From signatures to verdicts: the peaks of the device they ran on, and what a backlog record may borrow. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from roofwatch.collectors.base import Category, RawGroup
+from roofwatch.collectors.names import judge_by_name
+from roofwatch.collectors.normalize import Normalized
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature
+from roofwatch.model.roofline import UNKNOWN, Verdict, judge
+
+LENDERS_AGREE = (
+    0.9  # share of a kernel's classified time in one bound, for a record of unknown shape to take that bound
+)
+
+_PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
+
+
+@dataclass(slots=True)
+class _Merged:
+    """Records of one signature on one device: the sums, and whether they may only borrow."""
+
+    signature: Signature
+    device: int
+    backlog: bool
+    category: Category
+    groups: list[RawGroup] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        return sum(g.calls for g in self.groups)
+
+    @property
+    def total_ns(self) -> int:
+        return sum(g.total_ns for g in self.groups)
+
+    @property
+    def mean_ns(self) -> float:
+        return self.total_ns / self.calls if self.calls else 0.0
+
+    @property
+    def blocks(self) -> int | None:
+        known = [g.blocks for g in self.groups if g.blocks is not None]
+        return min(known) if known else None
+
+
+def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[list[KernelStat], Ledger]:
+    """Kernel stats, unique by (signature, device, evidence), and the ledger's sums of device time.
+
+    The ledger's counts of events and records are the reader's: the caller fills them in.
+    """
+    merged = _merge(items)
+    verdicts = [_verdict(m, devices[m.device]) for m in merged]
+    lenders = _lenders(merged, verdicts)
+    stats: dict[tuple[int, int, Evidence], KernelStat] = {}
+    ledger = Ledger(0, 0, 0, has_host_events=False)
+    for item, found in zip(merged, verdicts, strict=True):
+        signature, verdict = item.signature, found
+        if item.backlog and verdict.evidence is not Evidence.DEFINITION:
+            signature, verdict = _borrow(
+                item, lenders.get((item.device, item.signature.kernel), []), devices[item.device]
+            )
+        ledger = _counted(ledger, item, verdict)
+        stat = _stat(item, signature, verdict)
+        key = (signature.id, item.device, verdict.evidence)
+        stats[key] = _joined(stats[key], stat) if key in stats else stat
+    return sorted(stats.values(), key=lambda s: -s.total_ns), ledger
+
+
+def _merge(items: Sequence[Normalized]) -> list[_Merged]:
+    merged: dict[tuple[Signature, int, bool, Category], _Merged] = {}
+    for item in items:
+        group = item.group
+        key = (item.signature, group.device, group.backlog, group.category)
+        if key not in merged:
+            merged[key] = _Merged(item.signature, group.device, group.backlog, group.category)
+        merged[key].groups.append(group)
+    return list(merged.values())
+
+
+def _verdict(item: _Merged, device: Device) -> Verdict:
+    signature = item.signature
+    if item.category in (Category.MEMCPY, Category.MEMSET):
+        return Verdict(Bound.COPY, Evidence.DEFINITION)
+    if signature.kind is Kind.COMM:
+        return Verdict(Bound.COMMUNICATION, Evidence.DEFINITION)
+    if signature.formula is not None:
+        return _by_shapes(signature, item, device, Evidence.SHAPES)
+    if item.category is Category.CPU_OP:
+        return UNKNOWN
+    return judge_by_name(
+        signature.kind, signature.kernel, item.mean_ns, device.peaks, blocks=item.blocks, units=device.units
+    )
+
+
+def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Evidence) -> Verdict:
+    if signature.flops is None or signature.bytes is None:
+        return UNKNOWN
+    if evidence is Evidence.SHAPES and signature.shapes is None and signature.flops == signature.bytes == 0:
+        evidence = Evidence.NAME  # a view or wrapper known by its name, in a window without shapes
+    return judge(
+        signature.flops, signature.bytes, item.mean_ns, device.peaks, precision=signature.precision, unit=signature.unit,
+        blocks=item.blocks, units=device.units, evidence=evidence,
+    )  # fmt: skip
+
+
+def _lenders(
+    merged: Sequence[_Merged], verdicts: Sequence[Verdict]
+) -> dict[tuple[int, str], list[tuple[_Merged, Verdict]]]:
+    """(device, kernel) → the records of that kernel whose launch was seen, with their verdicts."""
+    found: dict[tuple[int, str], list[tuple[_Merged, Verdict]]] = {}
+    for item, verdict in zip(merged, verdicts, strict=True):
+        if not item.backlog and item.category is Category.KERNEL:
+            found.setdefault((item.device, item.signature.kernel), []).append((item, verdict))
+    return found
+
+
+def _borrow(item: _Merged, lenders: Sequence[tuple[_Merged, Verdict]], device: Device) -> tuple[Signature, Verdict]:
+    """A backlog record's verdict from the same kernel later in the window.
+
+    One signature there: it is taken over whole, and judged by the backlog's own duration. Several: only their bound is, and only
+    if they agree. None: by name, which the ledger does not count for backlog.
+    """
+    proven = [(m, v) for m, v in lenders if v.bound is not Bound.UNKNOWN and v.evidence in _PROVEN]
+    signatures = {replace(m.signature, phase=Phase.NONE, module=None) for m, _ in lenders}
+    if len(signatures) == 1 and proven:
+        signature = proven[0][0].signature
+        return signature, _by_shapes(signature, item, device, Evidence.BORROWED)
+    seen = sum(m.total_ns for m, _ in lenders)
+    for bound in {v.bound for _, v in proven}:
+        if sum(m.total_ns for m, v in proven if v.bound is bound) >= LENDERS_AGREE * seen > 0:
+            return item.signature, Verdict(bound, Evidence.BORROWED)
+    return item.signature, judge_by_name(
+        item.signature.kind, item.signature.kernel, item.mean_ns, device.peaks, blocks=item.blocks, units=device.units
+    )
+
+
+def _counted(ledger: Ledger, item: _Merged, verdict: Verdict) -> Ledger:
+    total = item.total_ns
+    lost = item.backlog and verdict.evidence not in _PROVEN  # backlog that could not borrow
+    counts = verdict.evidence is not Evidence.DEFINITION and not lost
+    known = counts and verdict.bound is not Bound.UNKNOWN
+    return replace(
+        ledger,
+        device_time_ns=ledger.device_time_ns + total,
+        linked_ns=ledger.linked_ns + sum(g.total_ns for g in item.groups if g.linked),
+        backlog_ns=ledger.backlog_ns + (total if item.backlog else 0),
+        classifiable_ns=ledger.classifiable_ns + (total if counts else 0),
+        classified_ns=ledger.classified_ns + (total if known and verdict.evidence in _PROVEN else 0),
+        named_ns=ledger.named_ns + (total if known and verdict.evidence is Evidence.NAME else 0),
+    )
+
+
+def _stat(item: _Merged, signature: Signature, verdict: Verdict) -> KernelStat:
+    groups = item.groups
+    return KernelStat(
+        signature, item.device, item.calls, item.total_ns, min(g.min_ns for g in groups), max(g.max_ns for g in groups),
+        Histogram.merged(g.histogram for g in groups), verdict.bound, verdict.evidence, verdict.roof_ns, verdict.ridge,
+        sum(g.step_calls for g in groups), sum(g.step_ns for g in groups),
+    )  # fmt: skip
+
+
+def _joined(a: KernelStat, b: KernelStat) -> KernelStat:
+    """Two stats of one signature and evidence (only backlog records that borrowed the same); the larger one's bound stands."""
+    larger = a if a.total_ns >= b.total_ns else b
+    return replace(
+        larger, calls=a.calls + b.calls, total_ns=a.total_ns + b.total_ns, min_ns=min(a.min_ns, b.min_ns),
+        max_ns=max(a.max_ns, b.max_ns), histogram=Histogram.merged((a.histogram, b.histogram)),
+        step_calls=a.step_calls + b.step_calls, step_ns=a.step_ns + b.step_ns,
+    )  # fmt: skip

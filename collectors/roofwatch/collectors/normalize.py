@@ -1,0 +1,123 @@
+"""From a reader's groups to signatures: kind, canonical inputs, FLOPs and bytes of a call. No verdict, no peaks; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roofwatch.collectors.base import Category, RawGroup, RawProfile
+from roofwatch.collectors.carriers import cpu_formula, kernel_formulas, operands
+from roofwatch.model.formulas.base import Formula, Work
+from roofwatch.model.formulas.precision import precision_of
+from roofwatch.model.formulas.table import MAX_COUNT, work_of
+from roofwatch.model.kinds import kind_of
+from roofwatch.model.record import Signature, Vendor
+from roofwatch.model.shapes import Argument, Call, call_of, compact
+
+LONGEST_TEXT = 16_384  # characters of shapes or arguments in a signature; only lists of thousands of tensors are longer
+
+
+@dataclass(frozen=True, slots=True)
+class Normalized:
+    """A group and what it is."""
+
+    group: RawGroup
+    signature: Signature
+
+
+def normalize(profile: RawProfile, vendors: Sequence[Vendor]) -> list[Normalized]:
+    """The signature of every group; ``vendors`` are those of the profile's devices, in order."""
+    calls = [_call(group) for group in profile.groups]
+    formulas = _formulas(profile.groups, calls)
+    return [
+        Normalized(group, _signature(group, call, formula, vendors[group.device]))
+        for group, call, formula in zip(profile.groups, calls, formulas, strict=True)
+    ]
+
+
+def _call(group: RawGroup) -> Call | None:
+    if group.op is None:
+        return None
+    call = call_of(group.op, group.shapes, group.dtypes, group.strides, group.concrete, group.kernel)
+    if call is None and group.category is Category.CPU_OP:
+        return Call(group.op, (), group.kernel)  # views and wrappers are known by name alone
+    return call
+
+
+def _formulas(groups: Sequence[RawGroup], calls: Sequence[Call | None]) -> list[Formula | None]:
+    formulas: list[Formula | None] = [None] * len(groups)
+    families: dict[tuple[object, ...], list[int]] = {}
+    inner = operands([c for c, g in zip(calls, groups, strict=True) if c and g.category is Category.CPU_OP])
+    for i, (group, call) in enumerate(zip(groups, calls, strict=True)):
+        if call is None:
+            continue
+        if group.category is Category.CPU_OP:
+            formulas[i] = cpu_formula(call, inner)
+        elif group.category is Category.KERNEL:
+            inputs = (group.shapes, group.dtypes, group.strides, group.concrete)
+            families.setdefault((group.device, group.op, *inputs, group.phase, group.module), []).append(i)
+    for members in families.values():
+        for i, formula in zip(members, kernel_formulas([groups[i] for i in members]), strict=True):
+            formulas[i] = formula
+    return formulas
+
+
+def _signature(group: RawGroup, call: Call | None, formula: Formula | None, vendor: Vendor) -> Signature:
+    kind = kind_of(group.op, group.kernel, group.category)
+    shapes = dtypes = None
+    if call is not None and call.arguments:
+        shapes, dtypes = _inputs(call)
+    work = None if call is None or formula is None else work_of(formula, call)
+    if work is None or formula is None or call is None:
+        moved = None if group.moved_bytes is None else group.moved_bytes // group.calls
+        return Signature(
+            group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, bytes=_bounded(moved)
+        )  # fmt: skip
+    work = _of_one_record(work, group)
+    precision, unit = precision_of(formula, call, vendor) if work.flops else (None, None)
+    return Signature(
+        group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, _arguments(call, formula),
+        work.flops, work.bytes, formula.name, precision, unit,
+    )  # fmt: skip
+
+
+def _bounded(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= MAX_COUNT else None
+
+
+def _of_one_record(work: Work, group: RawGroup) -> Work:
+    """An op that launches its kernel several times (chunks of a list, of a batch) does a part of the work in each."""
+    if group.op_calls is None or not 0 < group.op_calls < group.calls:
+        return work
+    return Work(work.flops * group.op_calls // group.calls, work.bytes * group.op_calls // group.calls)
+
+
+def _inputs(call: Call) -> tuple[str | None, str | None]:
+    """Shapes and dtypes of the arguments as compact JSON; arguments after the last tensor are left out."""
+    last = max((i for i, a in enumerate(call.arguments) if a.tensor or a.shapes), default=-1)
+    kept = call.arguments[: last + 1]
+    shapes = compact([_dims(a) for a in kept])
+    dtypes = compact([a.tensor.dtype if a.tensor else "" for a in kept])
+    return (shapes, dtypes) if len(shapes) <= LONGEST_TEXT else (None, None)
+
+
+def _dims(argument: Argument) -> list[object]:
+    if argument.tensor is not None:
+        return list(argument.tensor.shape)
+    return [list(shape) for shape in argument.shapes or ()]
+
+
+def _arguments(call: Call, formula: Formula) -> str | None:
+    """What the formula read beside shapes and dtypes: concrete inputs, and strides where they change the bytes."""
+    strides = [list(a.tensor.strides) if a.tensor and a.tensor.strides else [] for a in call.arguments]
+    read: dict[str, list[object]] = {}
+    if any(t.distinct != t.numel for t in call.tensors):
+        read["strides"] = list(strides)
+    if formula.concrete:
+        texts = [a.text or "" for a in call.arguments]
+        while texts and not texts[-1]:
+            texts.pop()
+        if texts:
+            read["concrete"] = list(texts)
+    text = compact([read])[1:-1] if read else None
+    return text if text is None or len(text) <= LONGEST_TEXT else None

@@ -1,0 +1,93 @@
+"""From one raw profile to one window: devices joined, signatures made, verdicts given, the ledger filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from roofwatch.collectors.base import RawDevice, RawProfile, WindowContext
+from roofwatch.collectors.classify import classify
+from roofwatch.collectors.normalize import normalize
+from roofwatch.model.devices import calibration_file, identify, merged_peaks, with_measured
+from roofwatch.model.record import Device, DeviceWindow, Ledger, Process, Vendor, Window
+
+
+def window_of(raw: RawProfile, context: WindowContext) -> Window:
+    """One window of the model from a reader's profile and what the agent knows beside it.
+
+    Measured peaks come from ``context.peaks_files``, without any from the user's own calibration file.
+    """
+    paths = context.peaks_files or (str(calibration_file()),)
+    devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices)]
+    kernels, sums = classify(normalize(raw, [d.vendor for d in devices]), devices)
+    return Window(
+        uid=context.uid,
+        process=_process(context.process, raw),
+        start_unix_ns=raw.start_unix_ns,
+        duration_ns=raw.duration_ns,
+        trigger=context.trigger,
+        collector=raw.collector,
+        devices=tuple(_device_window(d, r) for d, r in zip(devices, raw.devices, strict=True)),
+        kernels=tuple(kernels),
+        ledger=_ledger(raw, sums),
+        steps=raw.steps if raw.steps is not None else context.steps,
+        represents_ns=context.represents_ns,
+        shapes_recorded=raw.shapes_recorded,
+        cost=context.cost,
+        padding=context.padding,
+    )
+
+
+def join_devices(seen: Sequence[RawDevice], registered: Sequence[Device]) -> list[Device]:
+    """The trace's devices with what the hook registered about them (uuid, driver, name) and their peaks."""
+    return [_joined(device, _registered(device, seen, registered)) for device in seen]
+
+
+def _registered(device: RawDevice, seen: Sequence[RawDevice], registered: Sequence[Device]) -> Device | None:
+    """The registered device that a trace's device is: the same index, or the only one of its sort on both sides."""
+    cpu = device.vendor == Vendor.CPU
+    fitting = [d for d in registered if (d.vendor is Vendor.CPU) == cpu]
+    if device.vendor and not cpu:
+        fitting = [d for d in fitting if d.vendor == device.vendor]
+    alone = sum((d.vendor == Vendor.CPU) == cpu for d in seen) == 1
+    if len(fitting) == 1 and alone:
+        return fitting[0]
+    same = [d for d in fitting if d.index is not None and d.index == device.index]
+    return same[0] if len(same) == 1 else None
+
+
+def _joined(device: RawDevice, known: Device | None) -> Device:
+    index = device.index if known is None or known.index is None else known.index
+    name = device.name or ("" if known is None else known.model)
+    units = device.units or (None if known is None else known.units)
+    memory = device.memory_bytes or (None if known is None else known.memory_bytes)
+    vendor = device.vendor or (None if known is None else known.vendor)
+    found = identify(vendor, name, units, memory, index)
+    if known is None:
+        return found
+    return replace(found, uuid=known.uuid, driver=known.driver, peaks=merged_peaks(known.peaks, found.peaks))
+
+
+def _device_window(device: Device, raw: RawDevice) -> DeviceWindow:
+    return DeviceWindow(
+        device, raw.span_ns, raw.busy_ns, raw.causes, raw.exposed_copy_ns, raw.exposed_communication_ns
+    )  # fmt: skip
+
+
+def _process(process: Process, raw: RawProfile) -> Process:
+    """Rank and world size from the trace where the hook did not tell them."""
+    return replace(
+        process,
+        rank=raw.rank if process.rank is None else process.rank,
+        world_size=raw.world_size if process.world_size is None else process.world_size,
+    )
+
+
+def _ledger(raw: RawProfile, sums: Ledger) -> Ledger:
+    return replace(
+        sums,
+        events_read=raw.events_read,
+        device_records=sum(g.calls for g in raw.groups),
+        has_host_events=raw.has_host_events,
+        dropped=dict(raw.dropped),
+    )

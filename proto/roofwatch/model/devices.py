@@ -1,0 +1,182 @@
+"""Which device a trace speaks of, and its peaks: from the data file, from a calibration on the machine, or unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from roofwatch.model.record import Device, Peak, Peaks, Vendor
+
+MEMORY_TOLERANCE = 0.06  # drivers report 40 GB as 39.4 to 42.5e9 bytes: reserved pages, ECC, decimal or binary units
+_GENERIC = re.compile(
+    r"(amd radeon graphics|nvidia graphics device|gpu|device)?", re.IGNORECASE
+)  # names that tell nothing
+_FORMAT = 1  # of the calibration file
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One device of the data file."""
+
+    vendor: Vendor
+    model: str
+    names: tuple[re.Pattern[str], ...]
+    units: int | None
+    memory: float | None
+    peaks: Peaks
+
+    def fits(self, units: int | None, memory_bytes: int | None) -> bool:
+        """Whether unit count and memory are this device's; both must be known."""
+        if units is None or memory_bytes is None or self.units is None or self.memory is None:
+            return False
+        return units == self.units and abs(memory_bytes - self.memory) <= MEMORY_TOLERANCE * self.memory
+
+
+@lru_cache(maxsize=1)
+def entries() -> tuple[Entry, ...]:
+    """The data file, read once."""
+    data = tomllib.loads(resources.files("roofwatch.model").joinpath("devices.toml").read_text("utf-8"))
+    return tuple(_entry(item) for item in data["device"])
+
+
+def _entry(item: Mapping[str, Any]) -> Entry:
+    flops = {_key(name): Peak(float(value), "datasheet") for name, value in item["flops"].items()}
+    return Entry(
+        Vendor(item["vendor"]),
+        item["model"],
+        tuple(re.compile(name) for name in item["names"]),
+        item.get("units"),
+        item.get("memory"),
+        Peaks(flops, Peak(float(item["bandwidth"]), "datasheet")),
+    )
+
+
+def _key(name: str) -> tuple[str, str]:
+    precision, _, unit = name.rpartition("_")
+    return precision, unit
+
+
+def identify(
+    vendor: str | None, name: str, units: int | None = None, memory_bytes: int | None = None, index: int | None = None
+) -> Device:
+    """The device a source describes, with its peaks.
+
+    A known name decides. An empty or generic one is matched by unit count and memory, if all devices that fit have the same
+    peaks; the device is then ``inferred``. Anything else keeps its name and has no peaks: unknown, not guessed.
+    """
+    known = Vendor(vendor) if vendor in set(Vendor) else None
+    clean = " ".join(name.lower().split())
+    for entry in entries():
+        if known in (None, entry.vendor) and any(p.fullmatch(clean) for p in entry.names):
+            return Device(entry.vendor, entry.model, None, index, memory_bytes, units, peaks=entry.peaks)
+    if known is not Vendor.CPU and _GENERIC.fullmatch(clean):
+        fitting = [e for e in entries() if known in (None, e.vendor) and e.fits(units, memory_bytes)]
+        if fitting and all(e.peaks == fitting[0].peaks for e in fitting):
+            model = " or ".join(e.model for e in fitting)
+            return Device(
+                fitting[0].vendor, model, None, index, memory_bytes, units, inferred=True, peaks=fitting[0].peaks
+            )
+    return Device(known or _vendor_by_name(clean), name.strip(), None, index, memory_bytes, units)
+
+
+def _vendor_by_name(name: str) -> Vendor:
+    """The vendor where the source does not tell it. A device nobody names is taken for NVIDIA's: most traces are, and
+    without peaks nothing depends on it."""
+    if "amd" in name or "radeon" in name or "instinct" in name:
+        return Vendor.AMD
+    return Vendor.ASCEND if "ascend" in name else Vendor.NVIDIA
+
+
+def merged_peaks(better: Peaks, other: Peaks) -> Peaks:
+    """Both devices' ceilings; where both know one, the first (a measured figure wins over a datasheet's)."""
+    return Peaks({**other.flops, **better.flops}, better.bandwidth or other.bandwidth)
+
+
+def calibration_key(device: Device) -> str:
+    """The name under which a device's measured peaks are kept: a CPU's depend on the number of threads."""
+    if device.vendor is Vendor.CPU:
+        return f"cpu/{' '.join(device.model.split())}/{device.units}"
+    return f"{device.vendor}/{' '.join(device.model.split())}"
+
+
+def calibration_file() -> Path:
+    """Where measured peaks are kept: ``$XDG_CACHE_HOME/roofwatch/peaks.json``, else under ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roofwatch" / "peaks.json"
+
+
+def save_peaks(path: Path, key: str, peaks: Peaks) -> None:
+    """Keep measured peaks under a key, beside what the file already holds; readers see the old file or the new one.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    kept = _read(path)
+    kept[key] = {
+        "flops": {f"{p}_{u}": {"value": peak.value, "source": peak.source} for (p, u), peak in peaks.flops.items()},
+        "bandwidth": {"value": peaks.bandwidth.value, "source": peaks.bandwidth.source} if peaks.bandwidth else None,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"format": _FORMAT, "peaks": kept}, file, indent=1, sort_keys=True)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load_peaks(paths: Iterable[Path | str], key: str) -> Peaks | None:
+    """Measured peaks of a key: from the first of the files that has them. An absent or damaged file counts as empty."""
+    for path in paths:
+        found = _peaks(_read(Path(path)).get(key))
+        if found is not None:
+            return found
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    kept = data.get("peaks") if isinstance(data, dict) and data.get("format") == _FORMAT else None
+    return kept if isinstance(kept, dict) else {}
+
+
+def _peaks(item: Any) -> Peaks | None:
+    if not isinstance(item, dict) or not isinstance(item.get("flops"), dict):
+        return None
+    flops = {_key(name): peak for name, value in item["flops"].items() if (peak := _peak(value))}
+    return Peaks(flops, _peak(item.get("bandwidth")))
+
+
+def _peak(value: Any) -> Peak | None:
+    if not isinstance(value, dict) or not isinstance(value.get("value"), int | float) or value["value"] <= 0:
+        return None
+    return Peak(float(value["value"]), str(value.get("source", "measured")))
+
+
+def with_measured(device: Device, paths: Iterable[Path | str]) -> Device:
+    """The device with what was measured on it, where a calibration is kept."""
+    found = load_peaks(paths, calibration_key(device))
+    return device if found is None else replace(device, peaks=merged_peaks(found, device.peaks))
+
+
+def cpu_model() -> str:
+    """The CPU's name as the kernel tells it; "" where it does not."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return " ".join(found[1].split()) if found else ""

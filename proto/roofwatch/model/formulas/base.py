@@ -1,0 +1,90 @@
+"""What a formula is, and the arithmetic they share.
+
+Conventions (the field's): a multiply-add is two FLOPs; an arithmetic operation or a function such as exp or tanh in the
+formula text is one; integer, logical and moving operations are none. Bytes are the least traffic possible: each input
+and each output once, at its dtype. A formula that lacks an input it needs returns None: unknown, never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roofwatch.model.shapes import FLOATING, ITEM_BYTES, Call, Tensor
+
+
+class Work(NamedTuple):
+    """FLOPs and bytes of one call."""
+
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A named way to count the work of a call. ``concrete``: it reads the concrete inputs, so they belong to the signature."""
+
+    name: str
+    count: Callable[[Call], Work | None]
+    matrix: bool = False  # runs on the matrix unit where the dtype allows
+    concrete: bool = False
+
+
+def total_bytes(tensors: Iterable[Tensor | None]) -> int:
+    """Bytes of the tensors that are there, each once."""
+    return sum(t.bytes for t in tensors if t is not None)
+
+
+def dense(shape: Iterable[int], dtype: str) -> int:
+    """Bytes of a fresh, contiguous tensor."""
+    return math.prod(shape) * ITEM_BYTES[dtype]
+
+
+def broadcast(tensors: Iterable[Tensor]) -> tuple[int, ...] | None:
+    """The shape several tensors broadcast to; None when they do not."""
+    result: list[int] = []
+    for tensor in tensors:
+        reverse = tensor.shape[::-1]
+        for i, n in enumerate(reverse):
+            if i == len(result):
+                result.append(n)
+            elif result[i] == 1:
+                result[i] = n
+            elif n not in (1, result[i]):
+                return None
+    return tuple(result[::-1])
+
+
+_RANK = ["bool", "uint8", "int8", "int16", "int32", "int64"]
+_FLOAT_RANK = ["fp16", "bf16", "fp32", "fp64"]
+
+
+def promoted(tensors: Iterable[Tensor]) -> str | None:
+    """The dtype that arithmetic over these tensors gives, by torch's rules; a 0-dim tensor counts only in category."""
+    items = list(tensors)
+    full = [t for t in items if t.shape] or items
+    best: str | None = None
+    for tensor in full:
+        best = tensor.dtype if best is None else _wider(best, tensor.dtype)
+    for tensor in items:
+        if best is not None and not tensor.shape and tensor.dtype in FLOATING and best not in FLOATING:
+            best = "fp32" if not best.startswith("complex") else best
+    return best
+
+
+def _wider(a: str, b: str) -> str:
+    if a == b:
+        return a
+    if a.startswith("complex") or b.startswith("complex"):
+        return max((a, b), key=lambda d: (d.startswith("complex"), ITEM_BYTES[d]))
+    if {a, b} == {"fp16", "bf16"}:
+        return "fp32"
+    ranks = _RANK + _FLOAT_RANK
+    return max((a, b), key=lambda d: ranks.index(d) if d in ranks else -1)
+
+
+def is_float(dtype: str) -> bool:
+    """Whether arithmetic on this dtype is floating-point arithmetic."""
+    return dtype in FLOATING or dtype.startswith("complex")

@@ -1,0 +1,198 @@
+"""Convolutions of 1, 2 and 3 dimensions, transposed and grouped, forward and backward.
+
+FLOPs forward: 2 · N · C_out · (C_in/groups) · Πkernel · Πout (each output element is a dot product over its receptive
+field); a transposed convolution does the same for each *input* element. Each gradient (input, weight) is again a
+convolution of the same size; the bias gradient is a sum (not counted,
+like the bias itself). The nominal count: Winograd and FFT kernels do fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from roofwatch.model.formulas.base import Formula, Work, dense
+from roofwatch.model.shapes import Call, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where an op keeps its arguments; None where it has none."""
+
+    stride: int
+    padding: int
+    dilation: int | None = None
+    groups: int | None = None
+    transposed: int | None = None
+    output_padding: int | None = None
+    bias: int | None = 2
+    always_transposed: bool = False
+
+
+# convolution(x, w, bias, stride, padding, dilation, transposed, output_padding, groups, …)
+_GENERAL = _Layout(stride=3, padding=4, dilation=5, groups=8, transposed=6, output_padding=7)
+# conv1d/2d/3d(x, w, bias, stride, padding, dilation, groups)
+_PUBLIC = _Layout(stride=3, padding=4, dilation=5, groups=6)
+# conv_transposeNd(x, w, bias, stride, padding, output_padding, groups, dilation)
+_PUBLIC_TRANSPOSED = _Layout(stride=3, padding=4, output_padding=5, groups=6, dilation=7, always_transposed=True)
+# cudnn_convolution(x, w, padding, stride, dilation, groups, …)
+_CUDNN = _Layout(stride=3, padding=2, dilation=4, groups=5, bias=None)
+# cudnn_convolution_transpose(x, w, padding, output_padding, stride, dilation, groups, …)
+_CUDNN_TRANSPOSED = _Layout(
+    padding=2, output_padding=3, stride=4, dilation=5, groups=6, bias=None, always_transposed=True
+)
+# miopen_convolution(x, w, bias, padding, stride, dilation, groups, …) and mkldnn_convolution, the same
+_MIOPEN = _Layout(stride=4, padding=3, dilation=5, groups=6)
+# miopen_convolution_transpose(x, w, bias, padding, output_padding, stride, dilation, groups, …)
+_MIOPEN_TRANSPOSED = _Layout(padding=3, output_padding=4, stride=5, dilation=6, groups=7, always_transposed=True)
+# _slow_conv2d_forward(x, w, kernel_size, bias, stride, padding); _conv_depthwise2d adds dilation
+_SLOW = _Layout(stride=4, padding=5, bias=3)
+_DEPTHWISE = _Layout(stride=4, padding=5, dilation=6, bias=3)
+# cudnn_convolution_relu(x, w, bias, stride, padding, dilation, groups)
+_CUDNN_RELU = _Layout(stride=3, padding=4, dilation=5, groups=6)
+
+
+def _spread(values: tuple[int, ...] | None, rank: int) -> tuple[int, ...] | None:
+    """A per-dimension setting; one value stands for all dimensions."""
+    if values is None:
+        return None
+    if len(values) == 1:
+        return values * rank
+    return values if len(values) == rank else None
+
+
+def _output(call: Call, x: Tensor, weight: Tensor, at: _Layout) -> tuple[int, ...] | None:
+    """Shape of the output, or None where a setting was not recorded."""
+    rank = len(x.shape) - 2
+    stride = _spread(call.integers(at.stride), rank)
+    padding = _spread(call.integers(at.padding), rank)
+    dilation = (1,) * rank if at.dilation is None else _spread(call.integers(at.dilation), rank)
+    groups = 1 if at.groups is None else call.integer(at.groups)
+    if rank < 1 or len(weight.shape) != rank + 2 or not stride or padding is None or not dilation or not groups:
+        return None
+    flag = at.always_transposed if at.transposed is None else call.flag(at.transposed)
+    if flag is None or not all(stride):
+        return None
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:], strict=True)]
+    if flag:
+        extra = _spread(call.integers(at.output_padding), rank) if at.output_padding is not None else None
+        extra = extra or (0,) * rank
+        space = [
+            (n - 1) * s - 2 * p + r + e
+            for n, s, p, r, e in zip(x.shape[2:], stride, padding, reach, extra, strict=True)
+        ]
+        channels = weight.shape[1] * groups
+    else:
+        space = [(n + 2 * p - r) // s + 1 for n, p, r, s in zip(x.shape[2:], padding, reach, stride, strict=True)]
+        channels = weight.shape[0]
+    return (x.shape[0], channels, *space) if all(n >= 0 for n in space) else None
+
+
+def conv_flops(x: Tensor, weight: Tensor, out: tuple[int, ...], *, transposed: bool) -> int:
+    """2 · (elements on the dense side) · (weight elements per channel of that side)."""
+    side = x.shape if transposed else out
+    return 2 * side[0] * math.prod(side[2:]) * math.prod(weight.shape)
+
+
+def _forward(at: _Layout) -> Formula:
+    def count(call: Call) -> Work | None:
+        x, weight = call.tensor(0), call.tensor(1)
+        if x is None or weight is None:
+            return None
+        out = _output(call, x, weight, at)
+        if out is None:
+            return None
+        transposed = at.always_transposed if at.transposed is None else bool(call.flag(at.transposed))
+        bias = call.tensor(at.bias) if at.bias is not None else None
+        moved = x.bytes + weight.bytes + dense(out, x.dtype) + (bias.bytes if bias else 0)
+        return Work(conv_flops(x, weight, out, transposed=transposed), moved)
+
+    return Formula("convolution", count, matrix=True, concrete=True)
+
+
+def _gradients(call: Call) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...], int] | None:
+    """(grad, x, weight, output mask, FLOPs of one gradient) of convolution_backward.
+
+    convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask).
+    """
+    grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
+    mask, transposed = call.integers(10), call.flag(7)
+    if grad is None or x is None or weight is None or mask is None or transposed is None or len(mask) != 3:
+        return None
+    if len(grad.shape) != len(x.shape) or len(x.shape) < 3:
+        return None
+    return grad, x, weight, mask, conv_flops(x, weight, grad.shape, transposed=transposed)
+
+
+def backward(call: Call) -> Work | None:
+    """All the gradients that the output mask asks for."""
+    found = _gradients(call)
+    if found is None:
+        return None
+    grad, x, weight, mask, flops = found
+    moved = grad.bytes
+    total = 0
+    if mask[0]:
+        total += flops
+        moved += weight.bytes + dense(x.shape, x.dtype)
+    if mask[1]:
+        total += flops
+        moved += x.bytes + dense(weight.shape, weight.dtype)
+    if mask[2]:
+        moved += dense(grad.shape[1:2], grad.dtype)
+    return Work(total, moved)
+
+
+def backward_input(call: Call) -> Work | None:
+    """The kernel that makes the input's gradient: reads grad and weight, writes dx."""
+    found = _gradients(call)
+    if found is None:
+        return None
+    grad, x, weight, _, flops = found
+    return Work(flops, grad.bytes + weight.bytes + dense(x.shape, x.dtype))
+
+
+def backward_weight(call: Call) -> Work | None:
+    """The kernel that makes the weight's gradient: reads grad and x, writes dw."""
+    found = _gradients(call)
+    if found is None:
+        return None
+    grad, x, weight, _, flops = found
+    return Work(flops, grad.bytes + x.bytes + dense(weight.shape, weight.dtype))
+
+
+def backward_bias(call: Call) -> Work | None:
+    """The kernel that makes the bias's gradient: a sum over batch and space."""
+    grad = call.tensor(0)
+    if grad is None or len(grad.shape) < 2:
+        return None
+    return Work(grad.numel, grad.bytes + dense(grad.shape[1:2], grad.dtype))
+
+
+BACKWARD = Formula("convolution_backward", backward, matrix=True, concrete=True)
+BACKWARD_INPUT = Formula("convolution_backward_input", backward_input, matrix=True, concrete=True)
+BACKWARD_WEIGHT = Formula("convolution_backward_weight", backward_weight, matrix=True, concrete=True)
+BACKWARD_BIAS = Formula("convolution_backward_bias", backward_bias)
+
+TABLE: dict[str, Formula] = {
+    "aten::convolution": _forward(_GENERAL),
+    "aten::_convolution": _forward(_GENERAL),
+    "aten::convolution_overrideable": _forward(_GENERAL),
+    "aten::conv1d": _forward(_PUBLIC),
+    "aten::conv2d": _forward(_PUBLIC),
+    "aten::conv3d": _forward(_PUBLIC),
+    "aten::conv_transpose1d": _forward(_PUBLIC_TRANSPOSED),
+    "aten::conv_transpose2d": _forward(_PUBLIC_TRANSPOSED),
+    "aten::conv_transpose3d": _forward(_PUBLIC_TRANSPOSED),
+    "aten::cudnn_convolution": _forward(_CUDNN),
+    "aten::cudnn_convolution_transpose": _forward(_CUDNN_TRANSPOSED),
+    "aten::cudnn_convolution_relu": _forward(_CUDNN_RELU),
+    "aten::miopen_convolution": _forward(_MIOPEN),
+    "aten::miopen_convolution_transpose": _forward(_MIOPEN_TRANSPOSED),
+    "aten::miopen_depthwise_convolution": _forward(_MIOPEN),
+    "aten::mkldnn_convolution": _forward(_MIOPEN),
+    "aten::_slow_conv2d_forward": _forward(_SLOW),
+    "aten::thnn_conv2d": _forward(_SLOW),
+    "aten::_conv_depthwise2d": _forward(_DEPTHWISE),
+    "aten::convolution_backward": BACKWARD,
+}

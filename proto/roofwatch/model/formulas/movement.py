@@ -1,0 +1,202 @@
+"""Ops that move or fill and do no arithmetic: copies, casts, fills, concatenation, gathers, scatters, embeddings, layout."""
+
+from __future__ import annotations
+
+import math
+
+from roofwatch.model.formulas.base import Formula, Work, dense
+from roofwatch.model.shapes import Call, Tensor
+
+
+def copy(call: Call) -> Work | None:
+    """copy_(self, src): reads src, writes self, each at its dtype; a broadcast src is read at its own size."""
+    target, source = call.tensor(0), call.tensor(1)
+    return None if target is None or source is None else Work(0, target.bytes + source.bytes)
+
+
+def clone(call: Call) -> Work | None:
+    """clone, contiguous and other ops that write a dense copy of their input at the same dtype."""
+    x = call.tensor(0)
+    return None if x is None else Work(0, x.bytes + dense(x.shape, x.dtype))
+
+
+def fill(call: Call) -> Work | None:
+    """fill_, zero_, random and range fills: the first tensor is written."""
+    tensors = call.tensors
+    return None if not tensors else Work(0, tensors[0].bytes)
+
+
+def arange(call: Call) -> Work | None:
+    """arange(start, end, step, out): the output is handed in before it is resized, so the count comes from the numbers."""
+    out = call.tensors[-1] if call.tensors else None
+    numbers = [v for i in range(3) if isinstance(v := call.value(i), int | float)]
+    if out is None or len(numbers) != 3 or not numbers[2]:
+        return None
+    return Work(0, max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2])) * out.item)
+
+
+def item_of_kernel(kernel: str) -> int | None:
+    """Bytes of an element of a list's tensors: lists do not record dtypes, but their kernels' template arguments do."""
+    if "OpaqueType<" in kernel:
+        size = kernel.partition("OpaqueType<")[2].partition(">")[0].rstrip("u")
+        return int(size) if size in {"1", "2", "4", "8", "16"} else None
+    for marker in ("CatArrayBatchedCopy", "Functor<", "TensorListMetadata"):
+        if marker in kernel:
+            return _template_item(kernel.partition(marker)[2])
+    return None
+
+
+_TEMPLATE = (
+    ("c10::BFloat16", 2), ("c10::Half", 2), ("__hip_bfloat16", 2), ("c10::complex<double>", 16),
+    ("c10::complex<float>", 8), ("double", 8), ("float", 4), ("unsigned char", 1), ("signed char", 1), ("bool", 1),
+    ("short", 2), ("long", 8), ("int", 4),
+)  # fmt: skip
+
+
+def _template_item(text: str) -> int | None:
+    places = [(text.find(name + end), size) for name, size in _TEMPLATE for end in (",", ">")]
+    found = [(place, size) for place, size in places if place >= 0]
+    return min(found)[1] if found else None
+
+
+def cat(call: Call) -> Work | None:
+    """cat and stack: every part is read and written once."""
+    shapes = call[0].shapes
+    item = item_of_kernel(call.kernel)
+    spare = call.tensors
+    if item is None and spare:
+        item = spare[-1].item
+    if shapes is None or item is None:
+        return None
+    return Work(0, 2 * item * sum(math.prod(s) for s in shapes))
+
+
+def _rows(index: Tensor, rows: int, width: int, item: int) -> int:
+    """Index read; of the table at most every row once (small tables stay in cache); a row written for each entry."""
+    return index.bytes + (min(index.distinct, rows) + index.numel) * width * item
+
+
+def embedding(call: Call) -> Work | None:
+    """embedding(weight, index): a row read and a row written for each entry of the index."""
+    weight, index = call.tensor(0), call.tensor(1)
+    if weight is None or index is None or not weight.shape:
+        return None
+    return Work(0, _rows(index, weight.shape[0], math.prod(weight.shape[1:]), weight.item))
+
+
+def index_select(call: Call) -> Work | None:
+    """index_select(x, dim, index): the selected slices are read and written."""
+    x, index, dim = call.tensor(0), call.tensor(2), call.integer(1)
+    if x is None or index is None or dim is None or not x.shape or not -len(x.shape) <= dim < len(x.shape):
+        return None
+    return Work(0, _rows(index, x.shape[dim], x.numel // max(1, x.shape[dim]), x.item))
+
+
+def gather(call: Call) -> Work | None:
+    """gather(x, dim, index): an element written for each entry of the index, read at most once each."""
+    x, index = call.tensor(0), call.tensor(2)
+    if x is None or index is None:
+        return None
+    return Work(0, index.bytes + (min(index.numel, x.numel) + index.numel) * x.item)
+
+
+def scatter(call: Call) -> Work | None:
+    """scatter, scatter_add, index_add, index_copy (self, dim, index, src): src read, as much of self read and written.
+
+    Only additions read self; counted as read and write for both, which the cache line granularity demands.
+    """
+    x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
+    if x is None or index is None:
+        return None
+    touched = (source.numel if source is not None else index.numel) * x.item
+    flops = source.numel if source is not None and "add" in call.op else 0
+    return Work(flops, index.bytes + (source.bytes if source is not None else 0) + 2 * touched)
+
+
+def index_put(call: Call) -> Work | None:
+    """index_put_(self, indices, values, accumulate): values read, as many elements of self read and written.
+
+    The indices' shapes are not recorded; they are an eighth to a half of the traffic of narrow rows and are left out.
+    """
+    x, values = call.tensor(0), call.tensor(2)
+    return None if x is None or values is None else Work(0, values.bytes + 2 * values.numel * x.item)
+
+
+def embedding_backward(call: Call) -> Work | None:
+    """embedding_dense_backward(grad, index, num_weights, …): grad and index read, the whole table's gradient written."""
+    grad, index, rows = call.tensor(0), call.tensor(1), call.integer(2)
+    if grad is None or index is None or rows is None or not grad.shape:
+        return None
+    return Work(grad.numel, grad.bytes + index.bytes + rows * grad.shape[-1] * grad.item)
+
+
+def upsample(call: Call) -> Work | None:
+    """upsample_*(x, output_size, …): x read, output written."""
+    x, size = call.tensor(0), call.integers(1)
+    if x is None or size is None or len(x.shape) != len(size) + 2:
+        return None
+    return Work(0, x.bytes + dense((*x.shape[:2], *size), x.dtype))
+
+
+def pad(call: Call) -> Work | None:
+    """constant_pad_nd and reflection/replication pads (x, pad): x read, the larger output written."""
+    x, widths = call.tensor(0), call.integers(1)
+    if x is None or widths is None or len(widths) % 2 or len(widths) > 2 * len(x.shape):
+        return None
+    shape = list(x.shape)
+    for i in range(len(widths) // 2):
+        shape[-1 - i] += widths[2 * i] + widths[2 * i + 1]
+    return None if min(shape, default=0) < 0 else Work(0, x.bytes + dense(shape, x.dtype))
+
+
+def foreach_copy(call: Call) -> Work | None:
+    """_foreach_copy_ (targets, sources): both lists once, at the item size in the kernel's name."""
+    shapes, item = call[0].shapes, item_of_kernel(call.kernel)
+    return None if shapes is None or item is None else Work(0, 2 * item * sum(math.prod(s) for s in shapes))
+
+
+def cache_write(call: Call) -> Work | None:
+    """reshape_and_cache(key, value, …): new keys and values read and written into the cache at its item size."""
+    key, value, cache = call.tensor(0), call.tensor(1), call.tensor(2)
+    if key is None or value is None or cache is None:
+        return None
+    return Work(0, key.bytes + value.bytes + (key.numel + value.numel) * cache.item)
+
+
+COPY = Formula("copy", copy)
+CLONE = Formula("clone", clone)
+FILL = Formula("fill", fill)
+CAT = Formula("cat", cat)
+SCATTER = Formula("scatter", scatter)
+
+_FILLS = "fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ eye_ one_ log_normal_ cauchy_ geometric_".split()
+_UPSAMPLE = [f"upsample_{kind}" for kind in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d",
+                                             "bicubic2d", "trilinear3d", "_nearest_exact2d")]  # fmt: skip
+
+TABLE: dict[str, Formula] = {
+    "aten::copy_": COPY,
+    "aten::_foreach_copy_": Formula("foreach_copy", foreach_copy),
+    **{f"aten::{name}": CLONE for name in ("clone", "contiguous", "tril", "triu", "flip", "roll")},
+    **{f"aten::{name}": FILL for name in _FILLS},
+    "aten::arange": Formula("arange", arange, concrete=True),
+    "aten::cat": CAT,
+    "aten::_cat": CAT,
+    "aten::stack": CAT,
+    "aten::embedding": Formula("embedding", embedding),
+    "aten::embedding_dense_backward": Formula("embedding_backward", embedding_backward, concrete=True),
+    "aten::index_select": Formula("index_select", index_select, concrete=True),
+    "aten::gather": Formula("gather", gather),
+    "aten::scatter": SCATTER,
+    "aten::scatter_": SCATTER,
+    "aten::scatter_add": SCATTER,
+    "aten::scatter_add_": SCATTER,
+    "aten::index_add_": SCATTER,
+    "aten::index_copy_": SCATTER,
+    "aten::_index_put_impl_": Formula("index_put", index_put),
+    "aten::constant_pad_nd": Formula("pad", pad, concrete=True),
+    "aten::reflection_pad2d": Formula("pad", pad, concrete=True),
+    "aten::replication_pad2d": Formula("pad", pad, concrete=True),
+    **{f"aten::{name}": Formula("upsample", upsample, concrete=True) for name in _UPSAMPLE},
+    "_C_cache_ops::reshape_and_cache_flash": Formula("cache_write", cache_write),
+    "_C_cache_ops::reshape_and_cache": Formula("cache_write", cache_write),
+}

@@ -1,0 +1,144 @@
+"""Ops that launch several kernels: which kernel carries which part of the work.
+
+The rule (see docs/roofline.md): a kernel named here gets its part; among the rest, helpers never carry the op's formula; what
+is left is the op's main kernel, and carries all of it. So no FLOP is counted twice.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from roofwatch.model.formulas import conv
+from roofwatch.model.formulas.base import Formula, Work, dense, total_bytes
+from roofwatch.model.formulas.elementwise import base_of
+from roofwatch.model.shapes import Call
+
+
+def _statistics(call: Call) -> Work | None:
+    """Mean and variance of x: read once (4 FLOPs an element); the statistics themselves are small."""
+    x = call.tensor(0)
+    return None if x is None else Work(4 * x.numel, x.bytes)
+
+
+def _normalize(call: Call) -> Work | None:
+    """y from x and ready statistics: read, written; 2 to 4 FLOPs an element."""
+    x = call.tensor(0)
+    parameters = [call.tensor(i) for i in (1, 2)]
+    if x is None:
+        return None
+    affine = sum(p is not None for p in parameters)
+    return Work((2 + affine) * x.numel, x.bytes + dense(x.shape, x.dtype) + total_bytes(parameters))
+
+
+def _two_sums(call: Call) -> Work | None:
+    """The two sums of a norm's backward over grad and x: both read."""
+    grad, x = call.tensor(0), call.tensor(1)
+    return None if grad is None or x is None else Work(5 * x.numel, grad.bytes + x.bytes)
+
+
+def _input_gradient(call: Call) -> Work | None:
+    """dx from grad and x: both read, dx written; 10 FLOPs an element (RMS norm 7)."""
+    grad, x = call.tensor(0), call.tensor(1)
+    if grad is None or x is None:
+        return None
+    flops = 7 if "rms" in call.op else 10
+    return Work(flops * x.numel, grad.bytes + x.bytes + dense(x.shape, x.dtype))
+
+
+def _input_gradient_from_sums(call: Call) -> Work | None:
+    """dx from grad, x and ready sums: 5 FLOPs an element."""
+    work = _input_gradient(call)
+    return None if work is None else Work(work.flops // 2, work.bytes)
+
+
+def _parameter_gradients(call: Call) -> Work | None:
+    """dγ and dβ over grad and x: both read; 5 FLOPs an element (x̂ 2, product and sum 2, sum 1)."""
+    return _two_sums(call)
+
+
+def _small(call: Call) -> Work | None:
+    """A kernel over statistics and parameters only: a few values a row or channel (latency by nature)."""
+    small = [t for t in call.tensors if len(t.shape) <= 2 or t.numel < 1 << 16]
+    return Work(0, total_bytes(small)) if small else None
+
+
+def _addend(call: Call) -> Work | None:
+    """The addend of addmm and its like copied into the output before the product."""
+    addend, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
+    if addend is None or a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
+        return None
+    return Work(0, addend.bytes + dense((*a.shape[:-1], b.shape[-1]), addend.dtype))
+
+
+def _epilogue(call: Call) -> Work | None:
+    """Bias (and activation) applied to a product's output: output read and written, bias read."""
+    addend, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
+    if addend is None or a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
+        return None
+    outputs = math.prod(a.shape[:-1]) * b.shape[-1]
+    return Work(outputs, addend.bytes + 2 * outputs * addend.item)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    ops: re.Pattern[str]  # over the base name
+    kernel: re.Pattern[str]
+    formula: Formula
+    covers: bool = True  # the op's parts are all named; without: the kernel comes on top of the op's main kernel
+
+
+def _part(ops: str, kernel: str, formula: Formula, *, covers: bool = True) -> _Part:
+    return _Part(re.compile(ops), re.compile(kernel), formula, covers)
+
+
+_STATISTICS = Formula("norm_statistics", _statistics)
+_NORMALIZE = Formula("norm_apply", _normalize)
+_SUMS = Formula("norm_backward_sums", _two_sums)
+_DX = Formula("norm_backward_input", _input_gradient)
+_DX_FROM_SUMS = Formula("norm_backward_apply", _input_gradient_from_sums)
+_DPARAMETERS = Formula("norm_backward_parameters", _parameter_gradients)
+_SMALL = Formula("norm_small", _small)
+
+PARTS: tuple[_Part, ...] = (
+    _part(r"^(add|badd)", r"elementwise_kernel", Formula("addend_copy", _addend), covers=False),
+    _part(r"^(add|badd)", r"epilogue::", Formula("epilogue", _epilogue), covers=False),
+    _part(r"^convolution_backward$", r"dgrad|_bwd_|bwd_data|BwdData", conv.BACKWARD_INPUT),
+    _part(r"^convolution_backward$", r"wgrad|_wrw_|bwd_weight|BwdWeight", conv.BACKWARD_WEIGHT),
+    _part(r"^convolution_backward$", r"reduce_kernel|bias", conv.BACKWARD_BIAS),
+    _part(r"batch_norm", r"batch_norm_backward_reduce|BwdSpatial.*(DScale|Final|Mean)", _SUMS),
+    _part(r"batch_norm", r"batch_norm_backward_elemt|BwdSpatialDX", _DX_FROM_SUMS),
+    _part(r"batch_norm", r"FinalMeanVariance|_kernel_elemt_stats|batch_norm_(update|calc)", _SMALL),
+    _part(r"batch_norm(?!.*backward)", r"collect_statistics|SpatialMeanVariance|welford", _STATISTICS),
+    _part(r"batch_norm(?!.*backward)", r"transform_input|TrainSpatialNorm|InferSpatial|InfSpatial", _NORMALIZE),
+    _part(r"group_norm$", r"RowwiseMoments", _STATISTICS),
+    _part(r"group_norm$", r"ComputeFusedParams", _SMALL),
+    _part(r"group_norm$", r"elementwise_kernel|Group ?Norm1d", _NORMALIZE),
+    _part(r"group_norm_backward", r"ComputeInternalGradients", _SUMS),
+    _part(r"group_norm_backward", r"ComputeBackwardFusedParams|GammaBeta", _SMALL),
+    _part(r"group_norm_backward", r"elementwise_kernel", _DX_FROM_SUMS),
+    _part(r"(layer|rms)_norm_backward", r"grad_input", _DX),
+    _part(r"(layer|rms)_norm_backward", r"cuComputeGradGammaBeta", _SMALL),
+    _part(r"(layer|rms)_norm_backward", r"GammaBeta", _DPARAMETERS),
+)
+
+# Kernels that prepare or finish the work of another: relayout, padding, transforms, workspace, partial sums.
+HELPERS = re.compile(
+    r"nchwToNhwc|nhwcToNchw|nchwToFold|transpose|Im2[d]?[_2]?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|splitKreduce|"
+    r"splitK_reduce|reduce_splitk|SubTensorOp|TensorOp|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|BetaOnly|"
+    r"copy_kernel|FillFunctor|elementwise_kernel|elementwise_kernel_manual|reduce_kernel|Memset|set_workspace|dot_do_o|"
+    r"convert_dq|compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|splitkv_combine|combine"
+)
+
+
+def part_of(op: str, kernel: str) -> tuple[Formula, bool] | None:
+    """The part of an op's work that a kernel named so does, and whether the parts cover the op; None where none is known."""
+    base = base_of(op)
+    found = next((p for p in PARTS if p.ops.search(base) and p.kernel.search(kernel)), None)
+    return None if found is None else (found.formula, found.covers)
+
+
+def is_helper(kernel: str) -> bool:
+    """Whether a kernel beside others of its op only helps."""
+    return HELPERS.search(kernel) is not None
