@@ -25,30 +25,37 @@ from roofwatch.model.record import (
 )
 
 
-def read(fd: int, form: str, context: WindowContext) -> Window:
-    """``ok EVENTS``, or a misbehaviour."""
-    words = os.pread(fd, 4096, 0).decode().split()
-    verb = words[0]
-    if verb == "hang":
-        time.sleep(600)
-    elif verb == "spin":
-        while True:
-            pass
-    elif verb == "memory":
-        return bytearray(2 << 30)  # type: ignore[return-value]
-    elif verb == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif verb == "leave":
-        os._exit(0)
-    elif verb == "sentence":
-        raise RoofwatchError("the trace is broken at byte 7")
-    elif verb == "fault":
-        raise ZeroDivisionError("a fault of the reader")
-    elif verb == "change":
-        time.sleep(0.5)
-    elif verb == "slow":
-        time.sleep(float(words[1]))
-    return window(int(words[1]) if verb == "ok" else 100, context)
+def _spin() -> None:
+    while True:
+        pass
+
+
+def _sentence() -> None:
+    raise RoofwatchError("the trace is broken at byte 7")
+
+
+def _fault() -> None:
+    raise ZeroDivisionError("a fault of the reader")
+
+
+VERBS = {
+    "ok": lambda: None,
+    "hang": lambda: time.sleep(600),
+    "slow": lambda: time.sleep(0.6),
+    "spin": _spin,
+    "memory": lambda: bytearray(2 << 30),
+    "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "leave": lambda: os._exit(0),
+    "sentence": _sentence,
+    "fault": _fault,
+}
+
+
+def read(fd: int, form: str, context: WindowContext) -> Window:  # noqa: ARG001 - the signature of a reader
+    """``VERB [EVENTS]``."""
+    verb, events = (os.pread(fd, 4096, 0).decode() + " 100").split()[:2]
+    VERBS[verb]()
+    return window(int(events), context)
 
 
 def window(events: int, context: WindowContext) -> Window:
