@@ -22,6 +22,7 @@ from roofwatch.model.record import Node, Process
 STATUS = "status"  # asked by local tools, answered once; not part of what a hook says
 ACCEPTS_A_TURN = 64  # so that a flood of connections does not starve those that exist
 ACCEPT_PAUSE_S = 1.0  # when descriptors have run out
+LEAVE_S, LEAVING_MOST = 0.5, 32  # for peers that are turned away to read why
 DESCRIPTORS_A_PEER = 6  # the socket, the descriptors a message may carry, one being parsed
 DESCRIPTORS_RESERVED = 64
 
@@ -91,6 +92,7 @@ class Registry:
         self._peers: dict[Connection, Member | None] = {}
         self._by_uid: Counter[int] = Counter()
         self._by_pid: dict[int, Member] = {}
+        self._leaving: dict[socket.socket, asyncio.TimerHandle] = {}
         self._listening: socket.socket | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._status = status
@@ -110,6 +112,8 @@ class Registry:
             self._listening = None
         for connection in list(self._peers):
             connection.close("stopping")
+        for sock in list(self._leaving):
+            self._leave(sock)
 
     def members(self) -> Iterator[Member]:
         """The registered processes."""
@@ -146,12 +150,23 @@ class Registry:
         reason, key = self._reason_against(uid)
         if reason:
             self._counters.connections["rejected_" + key] += 1
-            with suppress(OSError, protocol.ProtocolError):
-                protocol.agent_side(sock).send({"type": protocol.REJECTED, "reason": reason})
-            sock.close()
+            self._turn_away(sock, reason, loop)
             return
         self._by_uid[uid] += 1
         self._peers[Connection(sock, pid, uid, self, loop)] = None
+
+    def _turn_away(self, sock: socket.socket, reason: str, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(OSError, protocol.ProtocolError):
+            protocol.agent_side(sock).send({"type": protocol.REJECTED, "reason": reason})
+        if len(self._leaving) >= LEAVING_MOST:
+            sock.close()
+            return
+        # Closed at once, the peer's hello would fail before it could read why.
+        self._leaving[sock] = loop.call_later(LEAVE_S, self._leave, sock)
+
+    def _leave(self, sock: socket.socket) -> None:
+        self._leaving.pop(sock).cancel()
+        sock.close()
 
     def _reason_against(self, uid: int) -> tuple[str, str]:
         if not self._system and uid != os.getuid():

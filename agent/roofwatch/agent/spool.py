@@ -130,7 +130,7 @@ class Spool:
         if windows:
             self._counters.drop(counters.SPOOL_AGE, windows)
         if not self.segments:
-            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+            self._db.executescript("PRAGMA incremental_vacuum;")  # execute() steps once: one page
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return windows
 

@@ -13,8 +13,8 @@ from roofwatch.agent.spool import Spool
 from roofwatch.hook import protocol
 from roofwatch.model.errors import UnreachableError
 
-PROCESSES_MOST = 128  # listed; the answer must fit one message. The count tells of the rest.
-MODEL_SHOWN = 64
+PROCESSES_MOST = 64  # listed; the answer must fit one message. The count tells of the rest.
+MODEL_SHOWN = 48
 
 
 def report(
