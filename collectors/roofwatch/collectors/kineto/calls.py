@@ -1,0 +1,55 @@
+"""What the names of host calls, ops and ranges mean. Matched once for each distinct name, never once for each event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+_LAUNCH = re.compile(r"Launch(?!HostFunc)|Mem(?:cpy|set)")
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_COPY = re.compile(r"Memcpy(?!.*Async)")  # returns when the copy is done
+_SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|cuda(?:ThreadSynchronize)|\A(?:cuda|hip)Free\Z")
+_SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero", "aten::equal"})
+_BACKWARD = re.compile(r"\Aautograd::engine::evaluate_function|Backward\d*\Z")
+_EVALUATE = re.compile(r"\Aautograd::engine::evaluate_function")
+_OPTIMIZER = re.compile(r"\AOptimizer\.(?:step|zero_grad)#")
+_STEP = re.compile(r"\AProfilerStep#\d+\Z|\AProfilerStep\*?\Z")
+_INPUT = re.compile(r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader", re.IGNORECASE)
+_COMMUNICATION_CALL = re.compile(r"\A(?:c10d::|nccl:|gloo:|mpi:|ucc:|record_param_comms|hccl:)")
+_COMMUNICATION_KERNEL = re.compile(
+    r"nccl(?:Dev)?Kernel|\Anccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|"
+    r"nvshmem|rocshmem|sendrecv|onepcieallreduce|lamport",
+    re.IGNORECASE,
+)
+_MODULE = re.compile(r"\Ann\.Module: (.*?)(?:_\d+)?\Z", re.DOTALL)
+
+Mask = NDArray[np.bool_]
+Test = Callable[[str], object]
+
+
+def mask(names: Sequence[str], test: Test) -> Mask:
+    """For each name whether it passes ``test``."""
+    return np.fromiter((bool(test(name)) for name in names), dtype=np.bool_, count=len(names))
+
+
+is_launch: Test = _LAUNCH.search
+is_graph_launch: Test = _GRAPH_LAUNCH.search
+is_blocking_copy: Test = _COPY.search
+is_sync_call: Test = _SYNC.search
+is_sync_op: Test = _SYNC_OPS.__contains__
+is_backward: Test = _BACKWARD.search
+is_evaluate: Test = _EVALUATE.match
+is_optimizer: Test = _OPTIMIZER.match
+is_step: Test = _STEP.match
+is_input: Test = _INPUT.search
+is_communication_call: Test = _COMMUNICATION_CALL.match
+is_communication_kernel: Test = _COMMUNICATION_KERNEL.search
+
+
+def module_of(range_name: str) -> str:
+    """The class of a module from the name of its range: "nn.Module: Linear_3" → "Linear"."""
+    found = _MODULE.match(range_name)
+    return found[1] if found else range_name

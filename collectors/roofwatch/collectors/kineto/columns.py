@@ -1,0 +1,320 @@
+"""Typed events → columns of numbers: what is kept of a trace while it streams by."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw, Struct
+
+from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
+from roofwatch.collectors.kineto.repair import repairs
+from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+UNKNOWN = -1  # in a column of ids, indexes or sizes
+MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
+MAX_TEXT_BYTES = 96 << 20  # of distinct names and of distinct inputs, each
+MAX_OPEN = 10_000  # events begun and not ended on one thread
+
+OP, HOST, DEVICE, NOTE, PYTHON = "op", "host", "device", "note", "python"
+KERNEL, MEMCPY, MEMSET = range(3)
+# Category → table and, for the device, sort. Older writers used the capitalised ones.
+_TABLES: dict[str, tuple[str, int]] = {
+    "cpu_op": (OP, 0),
+    "Operator": (OP, 0),
+    "cuda_runtime": (HOST, 0),
+    "cuda_driver": (HOST, 0),
+    "Runtime": (HOST, 0),
+    "kernel": (DEVICE, KERNEL),
+    "Kernel": (DEVICE, KERNEL),
+    "concurrent_kernel": (DEVICE, KERNEL),
+    "gpu_memcpy": (DEVICE, MEMCPY),
+    "Memcpy": (DEVICE, MEMCPY),
+    "gpu_memset": (DEVICE, MEMSET),
+    "Memset": (DEVICE, MEMSET),
+    "user_annotation": (NOTE, 0),
+    "python_function": (PYTHON, 0),
+}
+_MODULE_PREFIX = "nn.Module: "
+
+
+class _OpArgs(Struct, gc=False):
+    shapes: Raw = msgspec.field(name="Input Dims", default=Raw(b""))
+    dtypes: Raw = msgspec.field(name="Input type", default=Raw(b""))
+    strides: Raw = msgspec.field(name="Input Strides", default=Raw(b""))
+    concrete: Raw = msgspec.field(name="Concrete Inputs", default=Raw(b""))
+
+
+class _HostArgs(Struct, gc=False):
+    correlation: Any = None
+    grid: Any = None
+
+
+class _DeviceArgs(Struct, gc=False):
+    correlation: Any = None
+    device: Any = None
+    stream: Any = None
+    grid: Any = None
+    bytes: Any = None
+
+
+class Interner(dict[Any, int]):
+    """Value → small id, in order of first sight. Once ``MAX_TEXT_BYTES`` are held, new texts share one id."""
+
+    def __init__(self, longest: int | None = None) -> None:
+        super().__init__()
+        self.values_seen: list[Any] = []
+        self.overflown = 0
+        self._longest = longest
+        self._bytes = 0
+        self._rest: int | None = None
+
+    def __missing__(self, key: Any) -> int:
+        kept = key[: self._longest] if self._longest is not None and len(key) > self._longest else key
+        if kept is not key and kept in self:
+            return self[kept]
+        self._bytes += len(kept) + 128
+        if self._bytes > MAX_TEXT_BYTES:
+            return self._overflow(type(kept)())
+        self.values_seen.append(kept)
+        self[kept] = len(self.values_seen) - 1
+        return self[kept]
+
+    def _overflow(self, empty: Any) -> int:
+        self.overflown += 1
+        if self._rest is None:
+            self._rest = self[empty] if empty in self else len(self.values_seen)
+            if empty not in self:
+                self.values_seen.append(empty)
+                self[empty] = self._rest
+        return self._rest
+
+
+class Table:
+    """Columns of one sort of event; a column is a numpy array once ``close`` was called."""
+
+    def __init__(self, *names: str) -> None:
+        self._parts: dict[str, list[Ints]] = {name: [] for name in ("start", "end", "name", *names)}
+        self._columns: dict[str, Ints] = {}
+
+    def add(self, **columns: Ints) -> None:
+        """Appends rows: equally long columns."""
+        for name, column in columns.items():
+            self._parts[name].append(column)
+
+    def close(self) -> None:
+        """Ends appending."""
+        for name, parts in self._parts.items():
+            self._columns[name] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            parts.clear()
+
+    def keep(self, mask: NDArray[np.bool_]) -> None:
+        """Keeps the rows where ``mask`` is true."""
+        self._columns = {name: column[mask] for name, column in self._columns.items()}
+
+    def __getitem__(self, name: str) -> Ints:
+        return self._columns[name]
+
+    def __len__(self) -> int:
+        return len(self._columns["start"])
+
+
+class Columns:
+    """All that is kept of a trace. ``add`` batches, then ``close``.
+
+    Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and the
+    driver) thread, correlation, blocks; ``device`` sort, correlation, device, stream, blocks, bytes; ``notes`` and
+    ``modules`` thread.
+    """
+
+    def __init__(self, longest_name: int) -> None:
+        self.names = Interner(longest_name)
+        self.threads = Interner()  # (pid, tid)
+        self.inputs = Interner()  # shapes, dtypes, strides, concrete inputs as text, joined by NUL
+        self.dropped: Counter[str] = Counter()
+        self.events = 0
+        self.ascend = False
+        self.ops = Table("thread", "inputs")
+        self.host = Table("thread", "correlation", "blocks")
+        self.device = Table("sort", "correlation", "device", "stream", "blocks", "bytes")
+        self.notes = Table("thread")
+        self.modules = Table("thread")
+        self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
+
+    def add(self, batch: Sequence[Any]) -> None:
+        """Takes the events of a chunk."""
+        self.events += len(batch)
+        by_category: dict[str, list[Complete]] = defaultdict(list)
+        for event in batch:
+            kind = type(event)
+            if kind is Complete:
+                by_category[event.cat].append(event)
+            elif kind is Begin or kind is End:
+                self._pair(event, by_category)
+            elif kind is Meta:
+                self.ascend |= event.name == "process_name" and _names_ascend(bytes(event.args))
+        for category, events in by_category.items():
+            table, sort = _TABLES.get(category, ("", 0))
+            kept = events
+            if table == PYTHON:
+                kept = [event for event in events if event.name.startswith(_MODULE_PREFIX)]
+            if table and kept:
+                self._add(table, sort, kept)
+
+    def close(self) -> None:
+        """Ends taking events."""
+        unmatched = sum(len(stack) for stack in self._open.values())
+        if unmatched:
+            self.dropped["unmatched"] += unmatched
+        for table in (self.ops, self.host, self.device, self.notes, self.modules):
+            table.close()
+
+    def _pair(self, event: Begin | End, by_category: dict[str, list[Complete]]) -> None:
+        stack = self._open[event.pid, event.tid]
+        if isinstance(event, Begin):
+            if len(stack) < MAX_OPEN:
+                stack.append(event)
+            else:
+                self.dropped["unmatched"] += 1
+            return
+        if not stack:
+            self.dropped["unmatched"] += 1
+            return
+        begin = stack.pop()
+        start, end = text_to_ns(bytes(begin.ts)), text_to_ns(bytes(event.ts))
+        if NO_TIME in (start, end):
+            self.dropped["bad_time"] += 1
+            return
+        sign, length = ("-" if end < start else ""), abs(end - start)
+        duration = Raw(b"%s%d.%03d" % (sign.encode(), length // 1000, length % 1000))
+        by_category[begin.cat].append(
+            Complete(
+                cat=begin.cat, name=begin.name, pid=begin.pid, tid=begin.tid, ts=begin.ts, dur=duration, args=begin.args
+            )
+        )
+
+    def _add(self, table: str, sort: int, events: list[Complete]) -> None:
+        start = texts_to_ns([event.ts for event in events])
+        length = texts_to_ns([event.dur for event in events])
+        bad_time = (start == NO_TIME) | (length == NO_TIME)
+        bad_length = ~bad_time & ((length < 0) | (length > MAX_DURATION_NS))
+        bad = bad_time | bad_length
+        if bad.any():
+            self.dropped["bad_time"] += int(bad_time.sum())
+            self.dropped["bad_duration"] += int(bad_length.sum())
+            events = [event for event, drop in zip(events, bad.tolist(), strict=True) if not drop]
+            start, length = start[~bad], length[~bad]
+        if not events:
+            return
+        names = self.names
+        common = {"start": start, "end": start + length, "name": _ints([names[event.name] for event in events])}
+        if table == DEVICE:
+            self._add_device(sort, events, common)
+            return
+        threads = self.threads
+        common["thread"] = _ints([threads[event.pid, event.tid] for event in events])
+        if table == OP:
+            self._add_ops(events, common)
+        elif table == HOST:
+            args = self._args(_HostArgs, _host_args, events)
+            self.host.add(
+                **common,
+                correlation=_numbers([a.correlation for a in args]),
+                blocks=_ints([_blocks(a.grid) for a in args]),
+            )
+        elif table == NOTE:
+            self.notes.add(**common)
+        else:
+            self.modules.add(**common)
+
+    def _add_ops(self, events: list[Complete], common: dict[str, Ints]) -> None:
+        args = self._args(_OpArgs, _op_args, events)
+        inputs = self.inputs
+        ids = [inputs[b"\0".join((a.shapes, a.dtypes, a.strides, a.concrete))] for a in args]
+        self.ops.add(**common, inputs=_ints(ids))
+
+    def _add_device(self, sort: int, events: list[Complete], common: dict[str, Ints]) -> None:
+        args = self._args(_DeviceArgs, _device_args, events)
+        devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
+        streams = [e.tid if a.stream is None else a.stream for a, e in zip(args, events, strict=True)]
+        self.device.add(
+            **common,
+            sort=np.full(len(events), sort, dtype=np.int64),
+            correlation=_numbers([a.correlation for a in args]),
+            device=_numbers(devices),
+            stream=_numbers(streams),
+            blocks=_ints([_blocks(a.grid) for a in args]),
+            bytes=_numbers([a.bytes for a in args]),
+        )
+
+    def _args(self, kind: Any, decoder: msgspec.json.Decoder[Any], events: list[Complete]) -> list[Any]:
+        """The arguments of all ``events`` at once; one by one where that fails."""
+        try:
+            decoded: list[Any] = decoder.decode(b"[" + b",".join([event.args for event in events]) + b"]")
+        except DECODE_ERRORS:
+            return [self._one_args(kind, bytes(event.args)) for event in events]
+        return decoded
+
+    def _one_args(self, kind: Any, text: bytes) -> Any:
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except DECODE_ERRORS:
+            pass
+        for _, mended in repairs(text):
+            try:
+                return msgspec.json.decode(mended, type=kind)
+            except DECODE_ERRORS:
+                continue
+        self.dropped["unreadable_args"] += 1
+        return kind()
+
+
+_op_args = msgspec.json.Decoder(list[_OpArgs])
+_host_args = msgspec.json.Decoder(list[_HostArgs])
+_device_args = msgspec.json.Decoder(list[_DeviceArgs])
+
+
+def _names_ascend(args: bytes) -> bool:
+    return b"Ascend Hardware" in args or b"CANN" in args
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.frombuffer(array("q", values), dtype=np.int64)
+
+
+def _numbers(values: list[Any]) -> Ints:
+    """Ids and sizes as the trace gives them; ``UNKNOWN`` for what is not a whole number below 2⁶²."""
+    try:
+        return _ints(values)
+    except (TypeError, OverflowError):
+        return _ints([_number(value) for value in values])
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, str) and len(value) < 20:
+        value = int(value) if value.isascii() and value.isdigit() else UNKNOWN
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
+        return UNKNOWN
+    return value
+
+
+def _blocks(grid: Any) -> int:
+    """Blocks of a launch grid [x, y, z]."""
+    if not isinstance(grid, list) or len(grid) != 3:
+        return UNKNOWN
+    x, y, z = grid
+    if type(x) is not int or type(y) is not int or type(z) is not int:
+        return UNKNOWN
+    blocks = x * y * z
+    return blocks if 0 < blocks < 1 << 62 else UNKNOWN

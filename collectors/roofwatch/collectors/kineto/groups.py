@@ -1,0 +1,209 @@
+"""Records → groups of records alike, with exact sums and histograms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofwatch.collectors.base import Category, RawGroup
+from roofwatch.model.histogram import GAMMA, Histogram, bucket_of
+from roofwatch.model.record import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+
+_CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.CPU_OP)
+CPU_OP = 3
+_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
+_TOP_BUCKET = 900  # γ^899 ns are 23 days, more than any duration that is kept
+_KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "backlog", "linked")
+OTHER = "(other)"  # the kernel name of what does not fit in the limit on groups
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Columns of equal length, a row for each device record or op. -1 is unknown in ids, blocks and bytes."""
+
+    device: Ints  # position in the profile's devices
+    name: Ints
+    category: Ints
+    op: Ints  # name id
+    inputs: Ints
+    phase: Ints
+    module: Ints  # name id
+    backlog: Mask
+    linked: Mask
+    in_step: Mask
+    duration: Ints
+    blocks: Ints
+    bytes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What the ids stand for."""
+
+    names: Sequence[str]
+    modules: dict[int, str]
+    inputs: Sequence[bytes]
+
+
+def group(records: Records, texts: Texts, max_groups: int) -> tuple[list[RawGroup], int]:
+    """Groups of records alike, and how many groups were folded into others because there were too many."""
+    if not len(records.duration):
+        return [], 0
+    order, starts = _runs(records)
+    folded = len(starts) - max_groups
+    if folded > 0:
+        texts = replace(texts, names=[*texts.names, OTHER])
+        records = _fold(records, order, starts, max_groups, len(texts.names) - 1)
+        order, starts = _runs(records)
+    return _groups(records, texts, order, starts), max(0, folded)
+
+
+def _runs(records: Records) -> tuple[Ints, Ints]:
+    """An order in which records alike stand together, and where each run begins in it."""
+    keys = [getattr(records, key) for key in _KEYS]
+    order = np.lexsort(keys[::-1])
+    new = np.zeros(len(order), dtype=np.bool_)
+    new[0] = True
+    for key in keys:
+        sorted_key = key[order]
+        new[1:] |= sorted_key[1:] != sorted_key[:-1]
+    return order, np.flatnonzero(new)
+
+
+def _fold(records: Records, order: Ints, starts: Ints, max_groups: int, other: int) -> Records:
+    """Makes the groups with the least time alike, but for device, category, backlog and linked."""
+    totals = np.add.reduceat(records.duration[order], starts)
+    small = np.ones(len(starts), dtype=np.bool_)
+    small[np.argsort(-totals, kind="stable")[:max_groups]] = False
+    lengths = np.diff(np.append(starts, len(order)))
+    rows = order[np.repeat(small, lengths)]
+    columns = {key: getattr(records, key).copy() for key in ("name", "op", "inputs", "phase", "module")}
+    for key, value in (("name", other), ("op", -1), ("inputs", -1), ("phase", len(_PHASES) - 1), ("module", -1)):
+        columns[key][rows] = value
+    return replace(records, **columns)
+
+
+def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[RawGroup]:
+    first = order[starts]
+    duration = records.duration[order]
+    in_step = records.in_step[order]
+    numbers = zip(
+        np.diff(np.append(starts, len(order))).tolist(),
+        np.add.reduceat(duration, starts).tolist(),
+        np.minimum.reduceat(duration, starts).tolist(),
+        np.maximum.reduceat(duration, starts).tolist(),
+        _histograms(duration, starts),
+        np.add.reduceat(in_step.astype(np.int64), starts).tolist(),
+        np.add.reduceat(np.where(in_step, duration, 0), starts).tolist(),
+        _smallest_known(records.blocks[order], starts),
+        _sum_where_all_known(records.bytes[order], starts),
+        strict=True,
+    )
+    keys = zip(*(getattr(records, key)[first].tolist() for key in _KEYS), strict=True)
+    inputs = _Inputs(texts.inputs)
+    result = []
+    for (device, name, category, op, ins, phase, module, backlog, linked), figures in zip(keys, numbers, strict=True):
+        calls, total, least, most, histogram, step_calls, step_ns, blocks, moved = figures
+        shapes, dtypes, strides, concrete = inputs[ins]
+        result.append(
+            RawGroup(
+                device=device,
+                kernel=texts.names[name],
+                category=_CATEGORIES[category],
+                op=texts.names[op] if op >= 0 else None,
+                shapes=shapes,
+                dtypes=dtypes,
+                strides=strides,
+                concrete=concrete,
+                phase=_PHASES[phase],
+                module=texts.modules[module] if module >= 0 else None,
+                backlog=backlog,
+                linked=linked,
+                calls=calls,
+                total_ns=total,
+                min_ns=least,
+                max_ns=most,
+                histogram=histogram,
+                step_calls=step_calls,
+                step_ns=step_ns,
+                blocks=blocks,
+                moved_bytes=moved,
+            )
+        )
+    return result
+
+
+class _Inputs(dict[int, tuple[str | None, ...]]):
+    """Inputs id → shapes, dtypes, strides and concrete inputs as text; None where not recorded."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def __missing__(self, key: int) -> tuple[str | None, ...]:
+        parts = self._texts[key].split(b"\0") if key >= 0 else []
+        texts = tuple(part.decode("utf-8", "replace") or None for part in parts)
+        self[key] = texts if len(texts) == 4 else (None,) * 4
+        return self[key]
+
+
+def _smallest_known(values: Ints, starts: Ints) -> list[int | None]:
+    none = np.iinfo(np.int64).max
+    least = np.minimum.reduceat(np.where(values >= 0, values, none), starts)
+    return [None if value == none else value for value in least.tolist()]
+
+
+def _sum_where_all_known(values: Ints, starts: Ints) -> list[int | None]:
+    """Sums; None where a value of the run is unknown, for part of a sum is not the sum."""
+    unknown = np.minimum.reduceat(values, starts) < 0
+    sums = np.add.reduceat(values, starts)
+    return [None if no else value for no, value in zip(unknown.tolist(), sums.tolist(), strict=True)]
+
+
+def _histograms(duration: Ints, starts: Ints) -> list[Histogram]:
+    """The histogram of each run."""
+    lengths = np.diff(np.append(starts, len(duration)))
+    keys = np.repeat(np.arange(len(starts)), lengths) * (_TOP_BUCKET + 1) + buckets_of(duration)
+    found, counts = np.unique(keys, return_counts=True)
+    owner, bucket = found // (_TOP_BUCKET + 1), found % (_TOP_BUCKET + 1)
+    edges = np.searchsorted(owner, np.arange(len(starts) + 1)).tolist()
+    bucket_list, count_list = bucket.tolist(), counts.tolist()
+    result = []
+    for low, high in pairwise(edges):
+        base = bucket_list[low]
+        dense = [0] * (bucket_list[high - 1] - base + 1)
+        for at in range(low, high):
+            dense[bucket_list[at] - base] = count_list[at]
+        result.append(Histogram(base, tuple(dense)))
+    return result
+
+
+def buckets_of(values: Ints) -> Ints:
+    """``bucket_of`` of many durations: the count of buckets whose smallest value is not above the duration."""
+    return np.searchsorted(_smallest_of_buckets(), values, side="right").astype(np.int64)
+
+
+@lru_cache(maxsize=1)
+def _smallest_of_buckets() -> Ints:
+    """For each bucket from 1 on the smallest duration in it or above it, by ``bucket_of`` itself."""
+    smallest: list[int] = []
+    for bucket in range(1, _TOP_BUCKET):
+        value = max(2, int(GAMMA ** (bucket - 1 + 1e-9)))  # within a few of the answer
+        while value > 2 and bucket_of(value - 1) >= bucket:
+            value -= 1
+        while bucket_of(value) < bucket:
+            value += 1
+        smallest.append(value)
+    return np.array(smallest, dtype=np.int64)

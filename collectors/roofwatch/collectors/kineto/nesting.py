@@ -1,0 +1,89 @@
+"""Which event of a thread encloses which, and which one is running at a given time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+NONE = -1
+MAX_DEPTH = 1000  # deeper than any real call stack; keeps a hostile trace from costing quadratic time
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Events of all threads, sorted by thread, then start, longest first. Positions count in this order."""
+
+    order: Ints  # position → row of the table
+    thread: Ints
+    start: Ints
+    end: Ints
+    parent: Ints  # position of the event that was open when this one began, NONE where there is none
+    _first: Ints  # by thread: its first position; one more at the end
+
+    def at(self, thread: Ints, time: Ints) -> Ints:
+        """The innermost event of ``thread`` running at ``time`` (ends included): the last begun. Positions or NONE."""
+        found = _before(self, thread, time)
+        return self._outwards(found, time)
+
+    def enclosing(self, position: Ints, time: Ints) -> Ints:
+        """The next event outwards from ``position`` that is running at ``time``."""
+        found = np.where(position >= 0, self.parent[position], NONE) if len(self.parent) else position
+        return self._outwards(found, time)
+
+    def _outwards(self, position: Ints, time: Ints) -> Ints:
+        found = position.copy()
+        if not len(self.end):
+            return np.full_like(found, NONE)
+        for _ in range(MAX_DEPTH):
+            (ended,) = np.nonzero((found >= 0) & (self.end[found] < time))
+            if not len(ended):
+                return found
+            found[ended] = self.parent[found[ended]]
+        found[(found >= 0) & (self.end[found] < time)] = NONE
+        return found
+
+
+def nest(thread: Ints, start: Ints, end: Ints) -> Nest:
+    """Nests the events of a table. Events that overlap without nesting are kept: the later one counts as inside."""
+    order = np.lexsort((-end, start, thread))
+    thread, start, end = thread[order], start[order], end[order]
+    count = int(thread[-1]) + 1 if len(thread) else 0
+    first = np.searchsorted(thread, np.arange(count + 1))
+    parent = np.empty(len(order), dtype=np.int64)
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        if high > low:
+            parent[low:high] = _parents(start[low:high].tolist(), end[low:high].tolist(), low)
+    return Nest(order, thread, start, end, parent, first)
+
+
+def _parents(starts: list[int], ends: list[int], offset: int) -> list[int]:
+    parents: list[int] = []
+    stack: list[int] = []
+    pop, push, add = stack.pop, stack.append, parents.append
+    for i, begun in enumerate(starts):
+        while stack and ends[stack[-1]] <= begun:
+            pop()
+        add(stack[-1] + offset if stack else NONE)
+        push(i)
+    return parents
+
+
+def _before(nested: Nest, thread: Ints, time: Ints) -> Ints:
+    """The last event of each thread that began at or before each time."""
+    found = np.full(len(thread), NONE, dtype=np.int64)
+    threads = len(nested._first) - 1  # noqa: SLF001 - a helper of the class
+    for one in np.unique(thread).tolist():
+        if not 0 <= one < threads:
+            continue
+        low, high = int(nested._first[one]), int(nested._first[one + 1])  # noqa: SLF001 - the same
+        (wanted,) = np.nonzero(thread == one)
+        last = np.searchsorted(nested.start[low:high], time[wanted], side="right") - 1
+        found[wanted] = np.where(last >= 0, last + low, NONE)
+    return found

@@ -1,0 +1,173 @@
+"""Reads what can be read of a stretch of the event list that does not decode as a whole.
+
+The stretch is cut where one event ends and the next begins; halves that decode are done at once, so only the damaged
+events are looked at one by one. The work is at most the length of the stretch times the logarithm of its events.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode, decode_loosely
+from roofwatch.collectors.kineto.repair import repairs
+
+# The end of an object and the beginning of the next in a list. In valid JSON a brace and then a quote never stand
+# inside a string, so this matches real boundaries only (at any depth).
+BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]{0,40}"\s*:)')
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_AFTER_LIST = re.compile(rb'\s*(?:,\s*"|\}|\{|\[|\]?\Z)')  # the last bracket may be one that this module added
+_MAX_JOINED = 8  # an event with objects in its arguments may have been cut into this many pieces
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a stretch gave."""
+
+    events: list[Any] = field(default_factory=list)
+    closed_at: int | None = None  # where, in the stretch, the event list ended (after its bracket)
+    dropped: dict[str, int] = field(default_factory=dict)
+    damage: list[tuple[int, str]] = field(default_factory=list)  # position in the stretch, what it is; the first few
+    damaged: int = 0
+
+    def note(self, at: int, what: str) -> None:
+        """Counts one damaged place."""
+        self.damaged += 1
+        if len(self.damage) < 4:
+            self.damage.append((at, what))
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Counts events that are lost."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+def list_end(error: BaseException, text: bytes) -> int | None:
+    """Where the list in ``text`` (an opening bracket included) ends, if ``error`` says that something follows it."""
+    found = _TRAILING.search(str(error))
+    if found is None:
+        return None
+    end = int(found[1]) - 1  # the message counts from one, and names the first byte too many
+    return end if _AFTER_LIST.match(text, end) else None
+
+
+def recover(stretch: bytes, last: bool) -> Recovered:
+    """Events of ``stretch``: text inside the event list, from the beginning of an event.
+
+    Args:
+        stretch: the text; unless ``last``, it ends where an event ends.
+        last: nothing follows in the file, so the end of the list and the metadata after it may be in it.
+    """
+    result = Recovered()
+    pieces = _pieces(stretch)
+    waiting = [(0, len(pieces))]
+    done = 0
+    while waiting:
+        low, high = waiting.pop()
+        low = max(low, done)
+        if low >= high:
+            continue
+        start, end = pieces[low][0], pieces[high - 1][1]
+        if _take(stretch, start, end, result):
+            if result.closed_at is not None:
+                break
+            done = high
+        elif high - low > 1:
+            middle = (low + high) // 2
+            waiting += [(middle, high), (low, middle)]
+        else:
+            done = _single(stretch, pieces, low, last, result)
+            if result.closed_at is not None:
+                break
+    return result
+
+
+def _pieces(stretch: bytes) -> list[tuple[int, int]]:
+    pieces: list[tuple[int, int]] = []
+    start = 0
+    for found in BOUNDARY.finditer(stretch):
+        pieces.append((start, found.start() + 1))
+        start = found.end()
+    end = len(stretch.rstrip(b" \t\r\n,"))
+    if end > start:
+        pieces.append((start, end))
+    return pieces
+
+
+def _take(stretch: bytes, start: int, end: int, result: Recovered) -> bool:
+    """Decodes [start, end) at once; True when that worked, or when the list was found to end inside."""
+    text = b"[" + stretch[start:end] + b"]"
+    try:
+        result.events += decode(text)
+    except DECODE_ERRORS as error:
+        close = list_end(error, text)
+        if close is None or close >= len(text):
+            return False
+        result.events += decode(text[:close])
+        result.closed_at = start + close - 1
+    return True
+
+
+def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, result: Recovered) -> int:
+    """Makes what can be made of one piece that does not decode; returns the index of the next piece to look at."""
+    start, end = pieces[at]
+    text = b"[" + stretch[start:end] + b"]"
+    if _is_cut(text):
+        for joined in range(at + 1, min(at + _MAX_JOINED, len(pieces))):
+            if _take(stretch, start, pieces[joined][1], result):
+                return joined + 1
+    try:
+        events, odd = decode_loosely(text)
+    except DECODE_ERRORS as error:
+        if last and at == len(pieces) - 1 and _is_cut(text):
+            result.drop("cut_off")
+            result.note(start, "the file ends inside an event")
+        else:
+            _mend(text, start, str(error), result)
+    else:
+        result.events += events
+        if odd:
+            result.drop("not_an_event", odd)
+            result.note(start, "an item of the event list is not an event")
+        if not _is_utf8(text):
+            result.note(start, "invalid UTF-8")
+    return at + 1
+
+
+def _mend(text: bytes, start: int, error: str, result: Recovered) -> None:
+    for what, mended in repairs(text):
+        try:
+            events, odd = decode_loosely(mended)
+        except DECODE_ERRORS as again:
+            close = list_end(again, mended)
+            if close is None or close >= len(mended):
+                continue
+            try:
+                events, odd = decode_loosely(mended[:close])
+            except DECODE_ERRORS:
+                continue
+            result.closed_at = start + max(0, close - 1 - (len(mended) - len(text)))
+        result.events += events
+        result.note(start, what)
+        if odd:
+            result.drop("not_an_event", odd)
+        return
+    result.drop("unreadable")
+    result.note(start, error.removeprefix("JSON is malformed: ").split(" (byte")[0])
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_cut(text: bytes) -> bool:
+    """True when the text is the beginning of JSON that goes on."""
+    try:
+        decode_loosely(text)
+    except DECODE_ERRORS as error:
+        return "truncated" in str(error) or "expected ',' or '}'" in str(error)
+    return False

@@ -1,0 +1,50 @@
+"""Finds the reader for a file by what is in it, never by its name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+from roofwatch.collectors import kineto
+from roofwatch.collectors.base import Limits, RawProfile
+from roofwatch.model.errors import RoofwatchError
+
+if TYPE_CHECKING:
+    from roofwatch.collectors.kineto.source import Progress
+
+Readable = BinaryIO | int | str | os.PathLike[str]  # an open file, a descriptor, or a path
+
+
+def read(file: Readable, limits: Limits | None = None, progress: Progress | None = None) -> RawProfile:
+    """Reads one capture, of whatever source it is.
+
+    A descriptor or an open file is read from its beginning where it can be rewound, and stays open.
+
+    Raises:
+        RoofwatchError: it cannot be opened, is of no known kind, or holds nothing to account for.
+    """
+    limits = limits or Limits()
+    if not isinstance(file, int | str | os.PathLike):
+        _rewind(file)
+        return kineto.read(file, limits, progress, _name(file))
+    name = "the trace" if isinstance(file, int) else os.fspath(file)
+    try:
+        with open(file, "rb", closefd=not isinstance(file, int)) as opened:
+            _rewind(opened)
+            return kineto.read(opened, limits, progress, name)
+    except OSError as error:
+        raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
+
+
+def _rewind(file: BinaryIO) -> None:
+    """A descriptor that was passed over a socket shares its position with the process that wrote the file."""
+    try:
+        if file.seekable():
+            file.seek(0)
+    except OSError:
+        pass  # a pipe that claims to be seekable is read from where it stands
+
+
+def _name(file: BinaryIO) -> str:
+    name = getattr(file, "name", None)
+    return name if isinstance(name, str) else "the trace"
