@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import pytest
 
 from roofwatch.model.histogram import Histogram
@@ -35,6 +37,9 @@ from roofwatch.model.record import (
     Vendor,
     Window,
 )
+from roofwatch.proto import codec
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 
 H100 = Device(
     Vendor.NVIDIA,
@@ -206,3 +211,37 @@ def running_store(folder: Path) -> Iterator[RunningStore]:
     finally:
         if store.process.poll() is None:
             store.terminate()
+
+
+def segment_of(
+    windows: list[Window], sequence: int, *, agent: str = "agent-a", boot: str = "boot-a"
+) -> pb.SegmentEnvelope:
+    """A sealed segment."""
+    return codec.seal(codec.segment(windows), agent, boot, sequence)
+
+
+def hello_of(agent: str = "agent-a", boot: str = "boot-a", host: str = "gpu-07") -> pb.AgentMessage:
+    """What an agent says first."""
+    node = pb.Node(host=host, boot_id="boot-1")
+    return pb.AgentMessage(hello=pb.AgentHello(protocol=1, agent=agent, boot=boot, version="0.1.0", node=node))
+
+
+def send(address: str, messages: list[pb.AgentMessage | pb.SegmentEnvelope], replies: int) -> list[pb.StoreMessage]:
+    """Send over a stream of its own after a hello, until so many replies came after the store's hello."""
+    requests = [hello_of(), *(m if isinstance(m, pb.AgentMessage) else pb.AgentMessage(segment=m) for m in messages)]
+    with grpc.insecure_channel(address) as channel:
+        stream = rpc.IngestStub(channel).Stream(iter(requests), timeout=30)
+        assert next(stream).WhichOneof("body") == "hello"
+        return [next(stream) for _ in range(replies)]
+
+
+def stored_uids(file: Path) -> list[str]:
+    """The uids in a database, read past all of the store's own code."""
+    with closing(sqlite3.connect(file)) as connection:
+        return [row[0].hex() for row in connection.execute("SELECT uid FROM windows ORDER BY id")]
+
+
+def count(file: Path, table: str) -> int:
+    """Rows of a table."""
+    with closing(sqlite3.connect(file)) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - a test's own word

@@ -80,6 +80,8 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
             if migrate:
                 _migrate(database)
             _check(database)
+            if migrate:
+                _log_ahead(database)
         except BaseException:
             database.close()
             raise
@@ -105,7 +107,6 @@ def _engine(url: URL) -> Engine:
     def _settings(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # transactions begin where _begin says, not where the driver guesses
         for pragma in (
-            "journal_mode=WAL",
             "synchronous=FULL",  # an acknowledged segment survives a power cut
             f"journal_size_limit={WAL_LIMIT_BYTES}",
             "cache_size=-65536",
@@ -122,6 +123,15 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
+def _log_ahead(database: Database) -> None:
+    """Let readers and the writer work beside each other. The file remembers it, so only a file that is ours gets it."""
+    raw = database.engine.raw_connection()
+    try:
+        raw.cursor().execute("PRAGMA journal_mode=WAL").fetchall()
+    finally:
+        raw.close()
+
+
 def _migrate(database: Database) -> None:
     """Create or upgrade the schema, all or nothing, one process at a time."""
     with database.read() as connection:
@@ -130,7 +140,8 @@ def _migrate(database: Database) -> None:
     from roofwatch.store.migrations import upgrade  # noqa: PLC0415
 
     with database.write() as connection:
-        if revision(connection) in upgrade.known():
+        found = revision(connection)
+        if found in upgrade.known() or (found is None and not inspect(connection).get_table_names()):
             upgrade.run(connection)
 
 

@@ -17,9 +17,9 @@ def _config() -> Config:
     return config
 
 
-def known() -> set[str | None]:
-    """The revisions this version can start from; None is the empty database."""
-    return {None, *(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())}
+def known() -> set[str]:
+    """The revisions this version can start from."""
+    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
 
 
 def run(connection: Connection, revision: str = "head") -> None:

@@ -103,5 +103,6 @@ def devices_of(f: Filter) -> CTE:
     )
     if f.device is not None:
         pairs = pairs.where(model_matches(f.device))
-    found: CTE = pairs.cte("scope")
-    return found
+    # Computed first and by itself; flattened into the query, SQLite would rather scan all kernels ever stored.
+    found: CTE = pairs.cte("scope").prefix_with("MATERIALIZED", dialect="sqlite")
+    return found.prefix_with("MATERIALIZED", dialect="postgresql")

@@ -1,0 +1,183 @@
+"""Opening: migrations make the schema; what cannot be used is told in one sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
+from roofwatch.store import config, database, schema
+from roofwatch.store.migrations import upgrade
+
+
+def tables(file: Path) -> dict[str, tuple[object, ...]]:
+    """What a database is made of, as SQLite itself tells it: columns, keys, indexes, and tables without row ids."""
+    found: dict[str, tuple[object, ...]] = {}
+    with closing(sqlite3.connect(file)) as connection:
+        for _, name, kind, _, without_rowid, strict in connection.execute("PRAGMA table_list"):
+            if kind == "table" and name not in {"sqlite_schema", "sqlite_temp_schema", "alembic_version"}:
+                columns = connection.execute(f"PRAGMA table_info({name})").fetchall()
+                indexes = [
+                    (index[1:], connection.execute(f"PRAGMA index_info({index[1]})").fetchall())
+                    for index in connection.execute(f"PRAGMA index_list({name})").fetchall()
+                ]
+                found[name] = (without_rowid, strict, columns, sorted(indexes))
+    return found
+
+
+def test_migrated_schema_is_the_fresh_one(tmp_path: Path) -> None:
+    """All migrations in order give what ``schema.py`` says, to SQLite and to Alembic."""
+    database.open(str(tmp_path / "migrated.db")).close()
+    fresh = create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
+    schema.metadata.create_all(fresh)
+    fresh.dispose()
+
+    expected = tables(tmp_path / "fresh.db")
+    assert set(expected) == set(schema.metadata.tables)
+    assert expected["kernel_stats"][0] == 1  # WITHOUT ROWID, as SQLite sees it
+    assert tables(tmp_path / "migrated.db") == expected
+
+    engine = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, schema.metadata) == []
+    engine.dispose()
+
+
+def test_revision_is_the_newest_migration() -> None:
+    """The constant that spares an import of Alembic is kept in step."""
+    assert ScriptDirectory.from_config(upgrade._config()).get_current_head() == schema.REVISION
+
+
+def test_settings_of_a_connection(tmp_path: Path) -> None:
+    """Write-ahead log, and FULL (2): what was acknowledged survives a power cut."""
+    opened = database.open(str(tmp_path / "store.db"))
+    with opened.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    opened.close()
+
+
+def test_many_open_a_new_database_at_once(tmp_path: Path) -> None:
+    """Eight threads create the same database; each finds it whole."""
+    found: list[str | None] = []
+
+    def start() -> None:
+        opened = database.open(str(tmp_path / "store.db"))
+        with opened.read() as connection:
+            found.append(database.revision(connection))
+        opened.close()
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [schema.REVISION] * 8
+
+
+@pytest.mark.parametrize("migrate", [True, False])
+def test_newer_database_is_refused(tmp_path: Path, migrate: bool) -> None:
+    """A schema this version does not know is left alone, and the sentence says what to do."""
+    file = tmp_path / "store.db"
+    database.open(str(file)).close()
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9000'")
+    with pytest.raises(
+        RoofwatchError, match=r"newer version of Roofwatch \(schema 9000, .*\): upgrade Roofwatch"
+    ) as told:
+        database.open(str(file), migrate=migrate)
+    assert told.value.exit_code == 1
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9000",)]
+
+
+def test_reading_does_not_create(tmp_path: Path) -> None:
+    """A database that is not there is unreachable, and is still not there afterwards."""
+    with pytest.raises(UnreachableError, match=r"there is no database at .*none\.db"):
+        database.open(str(tmp_path / "none.db"), migrate=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_foreign_files(tmp_path: Path) -> None:
+    """A text file is no database; another program's database is not ours, and stays without our tables."""
+    (tmp_path / "text.db").write_text("hello, this is plain text and certainly no database\n" * 40)
+    with pytest.raises(RoofwatchError, match=r"file is not a database: check the URL"):
+        database.open(str(tmp_path / "text.db"))
+    foreign = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(foreign)) as connection, connection:
+        connection.execute("CREATE TABLE cats (name)")
+    with pytest.raises(RoofwatchError, match="is not a Roofwatch database"):
+        database.open(str(foreign), migrate=False)
+    with pytest.raises(RoofwatchError, match="is not a Roofwatch database"):
+        database.open(str(foreign))
+    assert set(tables(foreign)) == {"cats"}
+    with closing(sqlite3.connect(foreign)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchall() == [("delete",)]
+
+
+def test_folder_that_cannot_be_written() -> None:
+    """/proc lets not even root create a file: one sentence names the place."""
+    with pytest.raises(RoofwatchError, match=r"cannot use /proc/roofwatch for the database .*: No such file"):
+        database.open("/proc/roofwatch/store.db")
+    with pytest.raises(RoofwatchError, match="unable to open database file: make its folder writable"):
+        database.open("/proc/store.db")
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "postgresql://x/y", "://"])
+def test_urls_that_are_none(url: str) -> None:
+    """What is no URL of a SQLite file is a usage error, exit 2."""
+    with pytest.raises(UsageError) as told:
+        database.open(url)
+    assert told.value.exit_code == 2
+
+
+def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    """An exception in a write block rolls back."""
+    opened = database.open(str(tmp_path / "store.db"))
+
+    def fail() -> None:
+        with opened.write() as connection:
+            connection.execute(schema.nodes.insert().values(id=1, host="a", boot_id="b"))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    with opened.read() as connection:
+        assert connection.execute(schema.nodes.select()).all() == []
+    opened.close()
+
+
+def test_default_is_in_the_state_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """$XDG_STATE_HOME, and without it the user's own; the folder is made, for the user only."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert config.default_url() == f"sqlite:///{tmp_path}/roofwatch/store.db"
+    database.open().close()
+    assert (tmp_path / "roofwatch").stat().st_mode & 0o777 == 0o700
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert config.default_url() == "sqlite:////home/someone/.local/state/roofwatch/store.db"
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:-1", "host:²"])
+def test_addresses_that_are_none(text: str) -> None:
+    """An address without host or port, or with a port that is none, is a usage error."""
+    with pytest.raises(UsageError, match="is not an address"):
+        config.parse_address(text)
+
+
+def test_addresses() -> None:
+    """IPv4, IPv6 in brackets, names; and which of them stay on this machine."""
+    assert config.parse_address("[::1]:80") == ("::1", 80)
+    assert config.format_address("::1", 80) == "[::1]:80"
+    assert config.parse_address("store.example:7431") == ("store.example", 7431)
+    hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "10.0.0.1", "localhost.example")  # noqa: S104
+    assert [config.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
