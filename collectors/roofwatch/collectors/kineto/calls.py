@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LAUNCH = re.compile(r"Launch(?!HostFunc)|Mem(?:cpy|set)")
-_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _COPY = re.compile(r"Memcpy(?!.*Async)")  # returns when the copy is done
-_SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|cuda(?:ThreadSynchronize)|\A(?:cuda|hip)Free\Z")
-_SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::nonzero", "aten::equal"})
+_SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A(?:cuda|hip)Free\Z")
+_SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
+_COPY_OP = "aten::copy_"
+_PAGEABLE = re.compile(r"Pageable")  # a copy from or to ordinary host memory blocks its caller, even when asynchronous
 _BACKWARD = re.compile(r"\Aautograd::engine::evaluate_function|Backward\d*\Z")
 _EVALUATE = re.compile(r"\Aautograd::engine::evaluate_function")
 _OPTIMIZER = re.compile(r"\AOptimizer\.(?:step|zero_grad)#")
@@ -36,9 +37,10 @@ def mask(names: Sequence[str], test: Test) -> Mask:
 
 
 is_launch: Test = _LAUNCH.search
-is_graph_launch: Test = _GRAPH_LAUNCH.search
 is_blocking_copy: Test = _COPY.search
 is_sync_call: Test = _SYNC.search
+is_copy_op: Test = _COPY_OP.__eq__
+is_pageable: Test = _PAGEABLE.search
 is_sync_op: Test = _SYNC_OPS.__contains__
 is_backward: Test = _BACKWARD.search
 is_evaluate: Test = _EVALUATE.match

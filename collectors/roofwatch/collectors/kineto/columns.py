@@ -131,8 +131,8 @@ class Table:
 class Columns:
     """All that is kept of a trace. ``add`` batches, then ``close``.
 
-    Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and the
-    driver) thread, correlation, blocks; ``device`` sort, correlation, device, stream, blocks, bytes; ``notes`` and
+    Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and
+    the driver) thread, correlation, blocks; ``device`` sort, correlation, device, stream, blocks, bytes; ``notes`` and
     ``modules`` thread.
     """
 

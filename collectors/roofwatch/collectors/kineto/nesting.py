@@ -25,7 +25,13 @@ class Nest:
     start: Ints
     end: Ints
     parent: Ints  # position of the event that was open when this one began, NONE where there is none
-    _first: Ints  # by thread: its first position; one more at the end
+    first: Ints  # by thread: its first position; one more at the end
+
+    def of_thread(self, thread: int) -> slice:
+        """The positions of a thread."""
+        if not 0 <= thread < len(self.first) - 1:
+            return slice(0, 0)
+        return slice(int(self.first[thread]), int(self.first[thread + 1]))
 
     def at(self, thread: Ints, time: Ints) -> Ints:
         """The innermost event of ``thread`` running at ``time`` (ends included): the last begun. Positions or NONE."""
@@ -78,12 +84,9 @@ def _parents(starts: list[int], ends: list[int], offset: int) -> list[int]:
 def _before(nested: Nest, thread: Ints, time: Ints) -> Ints:
     """The last event of each thread that began at or before each time."""
     found = np.full(len(thread), NONE, dtype=np.int64)
-    threads = len(nested._first) - 1  # noqa: SLF001 - a helper of the class
     for one in np.unique(thread).tolist():
-        if not 0 <= one < threads:
-            continue
-        low, high = int(nested._first[one]), int(nested._first[one + 1])  # noqa: SLF001 - the same
+        own = nested.of_thread(one)
         (wanted,) = np.nonzero(thread == one)
-        last = np.searchsorted(nested.start[low:high], time[wanted], side="right") - 1
-        found[wanted] = np.where(last >= 0, last + low, NONE)
+        last = np.searchsorted(nested.start[own], time[wanted], side="right") - 1
+        found[wanted] = np.where(last >= 0, last + own.start, NONE)
     return found

@@ -14,6 +14,7 @@ from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
+from roofwatch.collectors.kineto.timeline import with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def _device_records(
         blocks=blocks,
         bytes=device["bytes"],
     )
-    return [device_of(outline, index, call_names) for index in indexes.tolist()], records
+    devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
+    with_timelines(devices, position, columns, host, launches)
+    return devices, records
 
 
 def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records]:
@@ -148,7 +151,9 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
         blocks=unknown,
         bytes=unknown,
     )
-    return [RawDevice(vendor="cpu", name="")], records
+    device = RawDevice(vendor="cpu", name="")
+    with_cpu_timeline(device, columns, host)
+    return [device], records
 
 
 def _hull(tables: list[Table]) -> tuple[int, int]:

@@ -15,7 +15,6 @@ Progress = Callable[[int, int | None], None]  # compressed bytes read so far, si
 
 READ_BYTES = 1 << 18
 INFLATE_BYTES = 1 << 18  # a block that turns out damaged is lost whole, so it is kept small
-_INFLATE_ERROR: type[Exception] = igzip_lib.IsalError
 _GZIP = b"\x1f\x8b"
 _TRAILER_BYTES = 8
 _EXTRA, _NAME, _COMMENT, _HEADER_CRC = 4, 8, 16, 2
@@ -103,7 +102,7 @@ class Source:
                         return
                 try:
                     block = inflater.decompress(body, INFLATE_BYTES)
-                except _INFLATE_ERROR:
+                except igzip_lib.IsalError:  # type: ignore[misc]  # its stub says it is an instance
                     self.problem = f"the gzip stream is damaged before byte {self._read}"
                     return
                 body = b""
