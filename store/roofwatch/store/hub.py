@@ -15,11 +15,11 @@ RESULTS = 1_000  # commands whose results are kept
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One agent's stream. An error in ``outbound`` ends it."""
+    """One agent's stream. In ``outbound`` None ends it, and an error breaks it."""
 
     agent: str
     host: str
-    outbound: asyncio.Queue[pb.StoreMessage | RoofwatchError] = field(default_factory=asyncio.Queue)
+    outbound: asyncio.Queue[pb.StoreMessage | RoofwatchError | None] = field(default_factory=asyncio.Queue)
     commands: int = 0  # waiting in outbound
 
 

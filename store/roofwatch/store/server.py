@@ -38,11 +38,11 @@ class Store:
 
     def __init__(self, db: database.Database) -> None:
         self._database = db
-        self._draining = asyncio.Event()
         self._writer = Writer(db)
         self.hub = Hub()
         self._server = grpc.aio.server(options=_OPTIONS)
-        rpc.add_IngestServicer_to_server(IngestService(self._writer, self.hub, self._draining), self._server)
+        self._ingest = IngestService(self._writer, self.hub)
+        rpc.add_IngestServicer_to_server(self._ingest, self._server)
         rpc.add_QueryServicer_to_server(QueryService(Queries(db)), self._server)
 
     async def start(self, host: str, port: int) -> int:
@@ -61,7 +61,7 @@ class Store:
 
     async def stop(self, grace_s: float) -> None:
         """Read no more, acknowledge what was read, close."""
-        self._draining.set()
+        self._ingest.drain()
         await self._server.stop(grace_s)
         await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
         self._database.truncate_log()

@@ -32,28 +32,45 @@ _log = logging.getLogger(__name__)
 class IngestService(rpc.IngestServicer):  # type: ignore[misc]
     """One stream an agent: hello, then segments up, acknowledgements and commands down."""
 
-    def __init__(self, writer: Writer, hub: Hub, draining: asyncio.Event) -> None:
-        self._writer, self._hub, self._draining = writer, hub, draining
+    def __init__(self, writer: Writer, hub: Hub) -> None:
+        self._writer, self._hub = writer, hub
         self._budget = Budget()
         self._unpacker = Unpacker()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
+        self._readers: set[asyncio.Task[None]] = set()
+        self._draining = False
+
+    def drain(self) -> None:
+        """Read no more from any stream; each ends once what it sent is acknowledged."""
+        self._draining = True
+        for reader in self._readers:
+            reader.cancel()
 
     async def Stream(  # noqa: N802 - gRPC's name
         self, requests: AsyncIterator[pb.AgentMessage], context: Any
     ) -> AsyncIterator[pb.StoreMessage]:
         """Serve one agent until it hangs up, or the store drains."""
         hello = await self._hello(requests, context)
+        if self._draining:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is stopping")
         connection = self._hub.connect(hello.agent, hello.node.host)
         reader = asyncio.create_task(self._read(requests, connection))
+        self._readers.add(reader)
+        reader.add_done_callback(self._forget)
         try:
             yield pb.StoreMessage(hello=pb.StoreHello(protocol=PROTOCOL, version=version("roofwatch")))
-            async for message in _outbound(connection, reader):
+            async for message in _outbound(connection):
                 yield message
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         finally:
             self._hub.disconnect(connection)
             reader.cancel()
+
+    def _forget(self, reader: asyncio.Task[None]) -> None:
+        self._readers.discard(reader)
+        if not reader.cancelled():
+            reader.exception()  # a broken connection; the stream has seen it too
 
     async def _hello(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> Hello:
         first = await anext(aiter(requests), None)
@@ -81,18 +98,21 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
     async def _read(self, requests: AsyncIterator[pb.AgentMessage], connection: Connection) -> None:
         """Read the stream; every segment is on its way at once, and the budget bounds how many."""
         pending: set[asyncio.Task[None]] = set()
-        async for message in _until(requests, self._draining):
-            body = message.WhichOneof("body")
-            if body == "segment":
-                taken = await self._budget.take(max(message.segment.raw_bytes, len(message.segment.payload)))
-                # Not a part of this task: a sender that hangs up does not take back what it sent.
-                task = asyncio.create_task(self._segment(message.segment, taken, connection))
-                pending.add(task)
-                task.add_done_callback(pending.discard)
-            elif body == "result":
-                await self._hub.add_result(message.result)
-        if pending:
-            await asyncio.wait(pending)
+        try:
+            async for message in requests:
+                body = message.WhichOneof("body")
+                if body == "segment":
+                    taken = await self._budget.take(max(message.segment.raw_bytes, len(message.segment.payload)))
+                    # Not a part of this task: a sender that hangs up does not take back what it sent.
+                    task = asyncio.create_task(self._segment(message.segment, taken, connection))
+                    pending.add(task)
+                    task.add_done_callback(pending.discard)
+                elif body == "result":
+                    await self._hub.add_result(message.result)
+        finally:
+            if pending:
+                await asyncio.wait(pending)
+            connection.outbound.put_nowait(None)
 
     async def _segment(self, envelope: pb.SegmentEnvelope, taken: int, connection: Connection) -> None:
         try:
@@ -124,35 +144,9 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         return outcome
 
 
-async def _until(requests: AsyncIterator[pb.AgentMessage], stop: asyncio.Event) -> AsyncIterator[pb.AgentMessage]:
-    """The requests until the sender is done or the store drains."""
-    stopped = asyncio.create_task(stop.wait())
-    iterator = aiter(requests)
-    try:
-        while not stop.is_set():
-            following = asyncio.ensure_future(anext(iterator))
-            await asyncio.wait((following, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not following.done():
-                following.cancel()
-                return
-            try:
-                yield following.result()
-            except StopAsyncIteration:
-                return
-    finally:
-        stopped.cancel()
-
-
-async def _outbound(connection: Connection, reader: asyncio.Task[None]) -> AsyncIterator[pb.StoreMessage]:
-    """What goes down, until the reader has ended and everything it caused has been sent."""
-    queue = connection.outbound
-    while not (reader.done() and queue.empty()):
-        following = asyncio.ensure_future(queue.get())
-        await asyncio.wait((following, reader), return_when=asyncio.FIRST_COMPLETED)
-        if not following.done():
-            following.cancel()
-            continue
-        message = following.result()
+async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
+    """What goes down, until the end of the stream."""
+    while (message := await connection.outbound.get()) is not None:
         if isinstance(message, RoofwatchError):
             raise message
         if message.WhichOneof("body") == "command":
