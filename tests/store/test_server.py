@@ -188,10 +188,8 @@ def test_port_in_use(store: RunningStore, tmp_path: Path) -> None:
     """A second store on the same port: one sentence, exit 1, and the first goes on serving."""
     done = serve(store.address, str(tmp_path / "other.db"), str(tmp_path / "other-port"))
     assert done.returncode == 1
-    assert done.stderr.splitlines() == [
-        f"cannot listen on {store.address}: the port is in use; "
-        "stop what listens there, or choose another with --listen"
-    ]
+    sentence = "the port is in use; stop what listens there, or choose another with --listen"
+    assert done.stderr.splitlines() == [f"cannot listen on {store.address}: {sentence}"]
     assert not (tmp_path / "other-port").exists()
     assert query(store.address, "nodes")["rows"] == []
 
