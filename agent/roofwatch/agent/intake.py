@@ -104,9 +104,10 @@ class Intake:
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             self.parser.submit(Job(task, fd, pending))
 
-    def _lose(self, member: Member, reason: str, detail: str, fd: int | None) -> None:
+    def _lose(self, member: Member, reason: str, detail: str, fd: int | None, seen: Seen | None = None) -> None:
         if fd is not None:
             link.close_quietly(fd)
+        self.scheduler.learned(member, seen)
         self._counters.drop(reason)
         self._log.warning("window_lost", pid=member.process.pid, reason=reason, detail=detail)
 
@@ -121,11 +122,11 @@ class Intake:
             except codec.WireError as error:
                 reason, detail = counters.PARSE_ERROR, str(error)
         events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
-        if reason != counters.STOPPING:
-            self.scheduler.learned(pending.member, Seen(message.duration_ns, events, message.steps))
+        seen = Seen(message.duration_ns, events, message.steps)
         if window is None:
-            self._lose(pending.member, reason, detail, None)
+            self._lose(pending.member, reason, detail, None, seen)
             return
+        self.scheduler.learned(pending.member, seen)
         self._counters.windows["recorded"] += 1
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)

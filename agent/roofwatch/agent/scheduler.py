@@ -46,6 +46,7 @@ class Slot:
     timer: asyncio.TimerHandle | None = None
     open: Open | None = None
     last_start_ns: int | None = None
+    unread: int = 0  # windows that arrived and are not read yet
 
 
 class Scheduler:
@@ -131,13 +132,17 @@ class Scheduler:
             self._counters.refusals[refused] += 1
         else:
             slot.rates.taken += 1
+            slot.unread += 1
         self._arm(slot, self._pause(slot) * (LASTING_STRETCH if refused in LASTING else 1))
         return answered
 
-    def learned(self, member: Member, seen: Seen) -> None:
-        """Learn what a process does in a window."""
+    def learned(self, member: Member, seen: Seen | None) -> None:
+        """The window is read (or lost, None): learn what the process does in one, and let the next be asked for."""
         slot = self._slots.get(member)
-        if slot is not None:
+        if slot is None:
+            return
+        slot.unread = max(0, slot.unread - 1)
+        if seen is not None:
             slot.rates.observe(seen)
 
     def represents_ns(self, member: Member, start_unix_ns: int) -> int | None:
@@ -163,7 +168,7 @@ class Scheduler:
     def _due(self, slot: Slot) -> None:
         slot.timer = None
         now = asyncio.get_running_loop().time()
-        if self._backlog() >= BACKLOG_MOST:
+        if self._backlog() >= BACKLOG_MOST or slot.unread:  # the next is planned by what the last one held
             self._counters.windows["deferred"] += 1
             self._arm(slot, random.uniform(0.5, 1.5))
         elif now < self._next_free:
