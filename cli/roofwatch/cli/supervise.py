@@ -91,16 +91,35 @@ class Children:
                 raise RoofwatchError(f"{what} within {limit_s:.0f} s: is this machine very busy?")
             time.sleep(POLL_S)
 
+    def ended(self, child: Child, limit_s: float) -> int | None:
+        """Wait for one that ends by itself; its exit code, None where it took too long and was ended."""
+        try:
+            return child.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _end(child)
+            self._started.remove(child)
+
+    def tails(self) -> str:
+        """The last words of each."""
+        return "; ".join(f"{child.name}: {child.tail()}" for child in self._started)
+
     def stop(self) -> None:
         """End every group, the last started first; kill what does not go by itself."""
         for child in reversed(self._started):
-            child.signal_group(signal.SIGTERM)
-            end = time.monotonic() + GRACE_S
-            while _alive(child) and time.monotonic() < end:
-                time.sleep(POLL_S)
-            child.signal_group(signal.SIGKILL)
-            child.process.wait()
+            _end(child)
         self._started.clear()
+
+
+def _end(child: Child) -> None:
+    """SIGTERM to the group, SIGKILL to what is left of it after a while."""
+    child.signal_group(signal.SIGTERM)
+    end = time.monotonic() + GRACE_S
+    while _alive(child) and time.monotonic() < end:
+        time.sleep(POLL_S)
+    child.signal_group(signal.SIGKILL)
+    child.process.wait()
 
 
 def _alive(child: Child) -> bool:

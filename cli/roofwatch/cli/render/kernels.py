@@ -69,15 +69,20 @@ def _busy(answer: Answer) -> list[str]:
     span = busy + idle
     if not span:
         return []
-    parts = [f"busy {text.percent(busy / span)}   idle {text.percent(idle / span)}"]
+    parts = [f"busy {_whole(busy / span)} %   idle {_whole(idle / span)} %"]
     shares = {cause: c.get("est_ns", c["total_ns"]) / span for cause, c in waits["causes"].items()}
     large = {cause: share for cause, share in shares.items() if share >= SMALL_CAUSE}
     other = sum(shares.values()) - sum(large.values())
     shown = [(cause.replace("_", " "), share) for cause, share in sorted(large.items(), key=lambda item: -item[1])]
     if other >= SMALL_CAUSE:
         shown.append(("other", other))
-    words = [f"{cause} {share * 100:.0f}" for cause, share in shown]
+    words = [f"{cause} {_whole(share)}" for cause, share in shown]
     return [f"{parts[0]}: {words[0]}", *words[1:]] if words else parts
+
+
+def _whole(share: float) -> str:
+    """Per cent without a decimal, so that the parts of a sum read alike."""
+    return "<1" if 0 < share < SMALL_CAUSE else f"{share * 100:.0f}"
 
 
 def kernel_table(rows: Sequence[Row], room: int) -> list[str]:

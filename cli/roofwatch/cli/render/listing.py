@@ -131,3 +131,53 @@ def ago(unix_ns: int, now_ns: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def checks(answer: Mapping[str, Any], room: int) -> str:
+    """The doctor's lines; advice stands under what it is for. Nothing is cut: a path is wanted whole."""
+    del room
+    lines = []
+    for row in answer["rows"]:
+        lines.append(f"{row['status']:<4}  {row['check']:<11}  {text.clean(row['detail'])}")
+        if row["advice"]:
+            lines.append(f"{'':<19}→ {text.clean(row['advice'])}")
+    return "\n".join(lines) + "\n"
+
+
+DEVICES = (
+    Column("device", floor=20),
+    Column("bandwidth", right=True),
+    Column("fp32", right=True),
+    Column("bf16", right=True),
+    Column("fp16", right=True, drop=1),
+    Column("tf32", right=True, drop=2),
+    Column("ridge", right=True),
+    Column("source"),
+)
+
+
+def devices(answer: Mapping[str, Any], room: int) -> str:
+    """Peaks in FLOP/s (fp32: vector unit; the others: matrix unit) and the bf16 ridge (fp16 where there is no bf16)."""
+    lines = table(DEVICES, [_device(row) for row in answer["rows"]], room)
+    return "\n".join([*lines, "", "bandwidth in bytes/s, peaks in FLOP/s: fp32 vector, the others matrix unit"]) + "\n"
+
+
+def _device(row: Row) -> list[str]:
+    flops, bandwidth = row["peaks"]["flops"], row["peaks"]["bandwidth"]
+
+    def peak(name: str) -> float | None:
+        return flops[name]["value"] if name in flops else None
+
+    half = peak("bf16/matrix") or peak("fp16/matrix")
+    beta = bandwidth["value"] if bandwidth else None
+    sources = {entry["source"] for entry in [*flops.values(), *([bandwidth] if bandwidth else [])]}
+    return [
+        text.clean(row["model"] or "unnamed device"),
+        text.rate(beta, ""),
+        text.rate(peak("fp32/vector"), ""),
+        text.rate(peak("bf16/matrix"), ""),
+        text.rate(peak("fp16/matrix"), ""),
+        text.rate(peak("tf32/matrix"), ""),
+        text.plain(half / beta if half and beta else None),
+        "+".join(sorted(sources)) or text.UNKNOWN,
+    ]

@@ -1,0 +1,142 @@
+"""``roofwatch demo``: a store, an agent and two real jobs on this machine, for less than a minute, and nothing left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from roofwatch.cli.asking import ask
+from roofwatch.cli.supervise import Children, children
+from roofwatch.model import devices
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import Device, Vendor
+from roofwatch.store.filter import Filter
+
+PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
+JOBS = {"encoder inference": "inference", "training": "training"}  # model name → script
+INTERVAL_S = 3
+ENOUGH = 5  # windows of each job
+LIMIT_S = 48.0  # from the start to the answer, whatever there is by then; stopping takes a few seconds more
+JOB_S = 180.0  # a job ends by itself then, also when nobody is left to stop it
+CALIBRATION_S = 40.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answers to ``top`` and ``processes`` after the jobs ran, and how many threads each job had."""
+
+    top: dict[str, Any]
+    processes: dict[str, Any]
+    threads: int
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder for everything that the demo writes, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="roofwatch-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(limit: int, say: Say) -> Result:
+    """Run the demo; ``limit`` is the number of kernels asked for.
+
+    Raises:
+        RoofwatchError: torch is missing, a part ended by itself, or no window arrived in time.
+    """
+    if find_spec("torch") is None:
+        raise RoofwatchError(f"the demo's jobs need torch, and {sys.executable} has none: pip install torch")
+    begin = time.monotonic()
+    threads = max(1, len(os.sched_getaffinity(0)) // len(JOBS))
+    with private_folder() as folder, children(folder) as group:
+        env = _environment(folder, threads)
+        _calibrate(group, env, threads, say)
+        say("starting a store and an agent on this machine")
+        address = _start_store(group, folder, env)
+        _start_agent(group, folder, env, address)
+        say(f"starting two jobs with {threads} thread{'' if threads == 1 else 's'} each, a window every {INTERVAL_S} s")
+        for model, script in JOBS.items():
+            path = Path(__file__).parent / "demo_jobs" / f"{script}.py"
+            job = (sys.executable, str(path), "--seconds", str(JOB_S))
+            group.start(script, (*PROGRAM, "run", "--model", model, "--", *job), env)
+        _collect(group, address, begin + LIMIT_S, say)
+        top = ask("top", Filter(), limit, store=address, db=None)
+        return Result(top, ask("processes", Filter(), 0, store=address, db=None), threads)
+
+
+def _environment(folder: Path, threads: int) -> dict[str, str]:
+    """The user's environment without settings of a roofwatch of the user's own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ROOFWATCH_")}
+    return {**env, "ROOFWATCH_SOCKET": str(folder / "agent.sock"), "OMP_NUM_THREADS": str(threads)}
+
+
+def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) -> None:
+    """Measure the CPU's peaks for that many threads, unless that was done before; alone, before any job runs."""
+    cpu = Device(Vendor.CPU, devices.cpu_model(), units=threads)
+    if devices.load_peaks([devices.calibration_file()], devices.calibration_key(cpu)) is not None:
+        return
+    say(f"measuring this CPU with {threads} thread{'' if threads == 1 else 's'}, once")
+    measuring = group.start("calibration", (*PROGRAM, "devices", "calibrate", "--threads", str(threads)), env)
+    if group.ended(measuring, CALIBRATION_S) != 0:
+        say(f"the CPU's peaks stay unknown, and with them the verdicts: {measuring.tail()}")
+
+
+def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
+    port_file = folder / "port"
+    database = f"sqlite:///{folder}/store.db"
+    listen = ("--listen", "127.0.0.1:0", "--port-file", str(port_file))
+    group.start("store", (*PROGRAM, "store", "serve", "--db", database, *listen), env)
+    group.until(port_file.exists, "the store did not listen", 20)
+    return f"127.0.0.1:{port_file.read_text().strip()}"
+
+
+def _start_agent(group: Children, folder: Path, env: Mapping[str, str], address: str) -> None:
+    settings = ("--store", address, "--state", str(folder / "state"), "--interval", str(INTERVAL_S))
+    group.start("agent", (*PROGRAM, "agent", *settings), env)
+    group.until((folder / "agent.sock").exists, "the agent did not listen", 20)
+
+
+def _collect(group: Children, address: str, end: float, say: Say) -> None:
+    """Wait until each job has given enough windows, or the time is over."""
+    told = -1
+    while True:
+        group.check()
+        rows = ask("processes", Filter(), 0, store=address, db=None)["rows"]
+        counts = [row["windows"] for row in rows]
+        if sum(counts) != told:
+            told = sum(counts)
+            say(f"{told} window{'' if told == 1 else 's'} so far")
+        if len(counts) >= len(JOBS) and min(counts) >= ENOUGH:
+            return
+        if time.monotonic() > end:
+            if not counts:
+                raise RoofwatchError(f"no window arrived within {LIMIT_S:.0f} s: {group.tails()}")
+            return
+        time.sleep(0.5)
+
+
+def costs(result: Result) -> Sequence[str]:
+    """What the windows cost each job, one line a job."""
+    lines = []
+    for row in sorted(result.processes["rows"], key=lambda r: r["model"] or ""):
+        windows = f"{row['model']}: {row['windows']} windows"
+        if row["lost_ns"] is None:
+            lines.append(f"{windows}, cost not measured (a job without optimizer steps has none to compare)")
+            continue
+        each = max(0.0, row["lost_ns"] / row["windows"] / 1e6)
+        share = max(0.0, row["lost_share"] or 0.0)
+        lines.append(f"{windows}, {each:.0f} ms lost to each: {share * 100:.1f} % of its time")
+    return lines

@@ -1,0 +1,221 @@
+"""The checks of ``roofwatch doctor``: each gives one line, and what to do where it is not ok."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from roofwatch.hook import protocol
+from roofwatch.model.errors import RoofwatchError
+
+PROBE_S = 120  # torch on a cold network disk
+LOW_DISK_BYTES = 1 << 30
+SPOOL_WAITING = 1000  # windows: an hour and a half of eight processes at one a minute
+TIME_ERROR = 5  # what adjtimex(2) gives while the clock is not synchronised
+
+# Loads the hook under a name of its own, so that nothing else of ours gets onto the path of the other Python.
+_PROBE = """
+import importlib.util, json, os, sys
+folder = sys.argv[1]
+found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": None, "path": None}
+try:
+    import torch
+    found["torch"] = torch.__version__
+    spec = importlib.util.spec_from_file_location(
+        "_roofwatch_doctor", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    sys.modules["_roofwatch_doctor"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    from _roofwatch_doctor import paths
+    found["path"] = paths.choose(torch).name
+except ImportError as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, how it is, and what to do."""
+
+    check: str
+    status: Literal["ok", "warn", "fail"]
+    detail: str
+    advice: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The row of the answer."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user wants checked."""
+
+    python: str
+    socket: str
+    store: str
+    threads: int
+
+
+def run(asked: Asked) -> list[Check]:
+    """Every check, in the order of a record's way; one that fails by surprise does not keep out the others."""
+    checks: Sequence[tuple[str, Callable[[Asked], Check]]] = (
+        ("python", python),
+        ("torch", torch),
+        ("socket", socket_folder),
+        ("agent", agent),
+        ("spool", spool),
+        ("store", store),
+        ("clock", clock),
+        ("calibration", calibration),
+    )
+    found = []
+    for name, check in checks:
+        try:
+            found.append(check(asked))
+        except (OSError, RoofwatchError, ValueError) as error:
+            found.append(Check(name, "fail", str(error), "look at the message; it names what is wrong"))
+    return found
+
+
+def python(_: Asked) -> Check:
+    """This program's own Python."""
+    version = platform.python_version()
+    return Check("python", "ok", f"{version} runs this program")
+
+
+def torch(asked: Asked) -> Check:
+    """The job's Python: its torch, and how windows will be closed there."""
+    from roofwatch import hook  # noqa: PLC0415  # only its folder is wanted
+
+    where = shutil.which(asked.python)
+    if where is None:
+        return Check("torch", "fail", f"there is no {asked.python}", "name the job's Python with --python")
+    folder = str(Path(str(hook.__file__)).parent)
+    try:
+        done = subprocess.run(  # noqa: S603  # the Python that the user names
+            [where, "-c", _PROBE, folder], capture_output=True, text=True, timeout=PROBE_S, check=False
+        )
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.TimeoutExpired, ValueError, IndexError, OSError):
+        return Check("torch", "fail", f"{where} cannot be asked about torch", "name the job's Python with --python")
+    return _torch(found, where)
+
+
+def _torch(found: dict[str, Any], where: str) -> Check:
+    if found["torch"] is None:
+        return Check("torch", "warn", f"{where} has no torch: {found['error']}", "name the job's Python with --python")
+    what = f"{found['torch']} on Python {found['python']}, close path {found['path'] or 'none'}"
+    if found["path"] in {None, protocol.NONE}:
+        return Check("torch", "fail", what, "no window can be taken there: this torch lacks what the hook needs")
+    if found["path"] == protocol.PLAIN:
+        advice = "windows stall the job while they close: the close without the GIL is not proved on this torch"
+        return Check("torch", "warn", what, advice)
+    return Check("torch", "ok", what)
+
+
+def socket_folder(asked: Asked) -> Check:
+    """The folder of the agent's socket: there, ours, and closed to others."""
+    folder = Path(asked.socket).parent
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return Check(
+            "socket", "warn", f"{folder} is not there yet", "it is made when the agent starts: roofwatch agent"
+        )
+    except OSError as error:
+        return Check(
+            "socket", "fail", f"{folder}: {error.strerror}", "choose another with --socket or ROOFWATCH_SOCKET"
+        )
+    if status.st_uid not in {os.getuid(), 0}:
+        return Check("socket", "fail", f"{folder} belongs to uid {status.st_uid}", "choose another with --socket")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+        return Check("socket", "fail", f"{folder} can be written by others", f"chmod go-w {folder}")
+    return Check("socket", "ok", str(folder))
+
+
+def agent(asked: Asked) -> Check:
+    """The agent of this node."""
+    from roofwatch.agent import status  # noqa: PLC0415
+
+    try:
+        report = status.request(asked.socket)
+    except RoofwatchError:
+        return Check("agent", "fail", f"none listens on {asked.socket}", "start one: roofwatch agent")
+    windows = sum(report["windows"].values())
+    what = f"{report['processes']} processes, {windows} windows, up {report['uptime_s']:.0f} s"
+    lost = {reason: n for reason, n in report["drops"].items() if n}
+    if lost:
+        told = ", ".join(f"{n} {reason}" for reason, n in lost.items())
+        return Check("agent", "warn", f"{what}; lost: {told}", "docs/cli.md says what each reason means")
+    return Check("agent", "ok", what)
+
+
+def spool(asked: Asked) -> Check:
+    """What the agent keeps for the store, as it tells."""
+    from roofwatch.agent import status  # noqa: PLC0415
+
+    try:
+        report = status.request(asked.socket)
+    except RoofwatchError:
+        return Check("spool", "warn", "unknown without an agent", "start one: roofwatch agent")
+    kept, uplink = report["spool"], report["uplink"]
+    free = shutil.disk_usage(Path(kept["path"]).parent).free
+    what = f"{kept['windows']} windows, {kept['bytes'] / 1e6:.1f} MB wait in {kept['path']}"
+    if free < LOW_DISK_BYTES:
+        return Check("spool", "warn", f"{what}; the disk has {free / 1e9:.1f} GB left", "make room on that disk")
+    if not uplink["store"]:
+        return Check("spool", "warn", f"{what}; the agent has no store", "start it with --store HOST:PORT")
+    if not uplink["connected"]:
+        return Check("spool", "warn", f"{what}; {uplink['last_error'] or 'not connected'}", "look at the store below")
+    if kept["windows"] > SPOOL_WAITING:
+        return Check("spool", "warn", what, "the store is slower than the agents: look at its load")
+    return Check("spool", "ok", what)
+
+
+def store(asked: Asked) -> Check:
+    """The store that the reading commands ask."""
+    from roofwatch.cli.asking import ask  # noqa: PLC0415
+    from roofwatch.store.filter import Filter  # noqa: PLC0415
+
+    try:
+        answer = ask("nodes", Filter(), 1, store=asked.store, db=None)
+    except RoofwatchError as error:
+        return Check("store", "fail", str(error).split(": start")[0], "start one: roofwatch store serve")
+    return Check("store", "ok", f"{asked.store} has {answer['coverage']['windows']} windows")
+
+
+def clock(_: Asked) -> Check:
+    """Whether this node's clock is kept; windows of several nodes are laid side by side by it."""
+    buffer = ctypes.create_string_buffer(512)  # struct timex is 208 bytes; modes = 0 only reads
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
+    except AttributeError:
+        state = -1
+    if state < 0:
+        return Check("clock", "warn", "cannot be asked here", "see that NTP or PTP runs on this node")
+    if state == TIME_ERROR:
+        return Check("clock", "warn", "not synchronised", "start NTP or PTP: chronyd, systemd-timesyncd or ptp4l")
+    return Check("clock", "ok", "synchronised")
+
+
+def calibration(asked: Asked) -> Check:
+    """Whether the CPU's peaks were measured for this number of threads."""
+    from roofwatch.model import devices  # noqa: PLC0415
+    from roofwatch.model.record import Device, Vendor  # noqa: PLC0415
+
+    cpu = Device(Vendor.CPU, devices.cpu_model(), units=asked.threads)
+    if devices.load_peaks([devices.calibration_file()], devices.calibration_key(cpu)) is None:
+        advice = f"before CPU jobs run: roofwatch devices calibrate --threads {asked.threads}"
+        return Check("calibration", "warn", f"none of this CPU with {asked.threads} threads", advice)
+    return Check("calibration", "ok", f"{cpu.model or 'CPU'}, {asked.threads} threads")
