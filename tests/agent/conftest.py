@@ -102,7 +102,9 @@ class Job:
 class AgentProcess:
     """A running agent."""
 
-    def __init__(self, folder: Path, *arguments: str, program: Path | None = STAND_IN, env: dict[str, str] | None = None):
+    def __init__(
+        self, folder: Path, *arguments: str, program: Path | None = STAND_IN, env: dict[str, str] | None = None
+    ):
         self.folder = folder
         self.socket = folder / "run" / "agent.sock"
         self.state = folder / "state"
@@ -171,7 +173,8 @@ class StoreProcess:
         self.folder = folder
         self.port = port
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAMS / "small_store.py"), str(folder), str(port), *arguments], stdout=subprocess.PIPE
+            [sys.executable, str(PROGRAMS / "small_store.py"), str(folder), str(port), *arguments],
+            stdout=subprocess.PIPE,
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == b"ready\n"
@@ -215,12 +218,30 @@ def stores(tmp_path: Path) -> Iterator[Callable[..., StoreProcess]]:
         store.kill()
 
 
+def descriptors() -> set[str]:
+    """Open descriptors of this process, that of the listing left out."""
+    return {path.name for path in Path("/proc/self/fd").iterdir() if path.exists()}
+
+
+async def soon(condition: Callable[[], Any], within: float = 5.0) -> None:
+    """Wait for a condition beside the loop under test."""
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 - what is waited for knows nothing of this test
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def eventually() -> Callable[..., Any]:
+    """``soon``."""
+    return soon
+
+
 @pytest.fixture
 def run_loop() -> Callable[..., Any]:
     """Runs a coroutine and checks that it leaves no task, child or descriptor behind."""
 
     def run(main: Callable[[], Any]) -> Any:
-        before = set(os.listdir("/proc/self/fd"))
+        before = descriptors()
 
         async def checked() -> Any:
             result = await main()
@@ -231,8 +252,8 @@ def run_loop() -> Callable[..., Any]:
         result = asyncio.run(checked())
         with pytest.raises(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
-        left = set(os.listdir("/proc/self/fd")) - before
-        assert len(left) <= 1, left  # the listing's own
+        left = descriptors() - before
+        assert not left
         return result
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -26,7 +27,9 @@ def job_for(content: bytes, fd: int | None = None, *, announced: int | None = No
     if fd is None:
         fd = os.memfd_create("trace")
         os.write(fd, content)
-    return parsing.Job(link.Task("kineto-json", len(content) if announced is None else announced, CONTEXT, most, cpu), fd, None)
+    return parsing.Job(
+        link.Task("kineto-json", len(content) if announced is None else announced, CONTEXT, most, cpu), fd, None
+    )
 
 
 class Parsed:
@@ -98,9 +101,11 @@ def test_cpu_time_and_wall_time_are_limited(run_loop, monkeypatch):
 
 def test_the_cpu_limit_is_for_each_trace_not_for_the_worker(run_loop):
     """Four traces of 0.6 s of CPU each, 2.4 s in all, pass in one worker: the limit is 1 s and what rounding adds."""
-    busy = "import sys,time\nfrom roofwatch.agent import worker\nsys.path.insert(0, sys.argv.pop(1))\nimport stand_in_worker as s\n"
-    busy += "def read(fd, form, context):\n    end = time.process_time() + 0.6\n    while time.process_time() < end: pass\n"
-    busy += "    return s.window(1, context)\nworker.main(sys.argv[1:], read)\n"
+    busy = (
+        "import sys, time\nsys.path.insert(0, sys.argv.pop(1))\nimport stand_in_worker as stand_in\n"
+        "def read(fd, form, context):\n    end = time.process_time() + 0.6\n    while time.process_time() < end: pass\n"
+        "    return stand_in.window(1, context)\nstand_in.worker.main(sys.argv[1:], read)\n"
+    )
 
     async def main():
         parsed = Parsed((sys.executable, "-c", busy, str(Path(__file__).parent / "programs")))
@@ -205,16 +210,14 @@ def test_stopping_finishes_what_it_can_and_kills_the_rest(run_loop):
     run_loop(main)
 
 
-def test_an_idle_worker_ends_and_a_killed_one_is_replaced(run_loop, monkeypatch):
+def test_an_idle_worker_ends_and_a_killed_one_is_replaced(run_loop, eventually, monkeypatch):
     """Hung up after the idle time; a worker that is killed while idle costs no trace."""
     monkeypatch.setattr(parsing, "IDLE_S", 0.3)
 
     async def main():
         parsed = Parsed()
         assert await parsed.verdicts(job_for(b"ok")) == [""]
-        async with asyncio.timeout(5):
-            while parsed.parser.workers:
-                await asyncio.sleep(0.05)
+        await eventually(lambda: not parsed.parser.workers)
         monkeypatch.setattr(parsing, "IDLE_S", 30)
         assert await parsed.verdicts(job_for(b"ok")) == [""]
         parsed.parser._worker.process.kill()
@@ -228,7 +231,9 @@ def test_an_idle_worker_ends_and_a_killed_one_is_replaced(run_loop, monkeypatch)
 
 def test_a_worker_that_talks_nonsense_is_ended(run_loop):
     """More bytes than an answer may have, and an answer that is none: parse_too_large, and the worker is gone."""
-    program = "import socket,sys,time\ns=socket.socket(fileno=int(sys.argv[1]))\ns.recv(1)\ns.sendall(%s)\ntime.sleep(60)"
+    program = (
+        "import socket,sys,time\ns=socket.socket(fileno=int(sys.argv[1]))\ns.recv(1)\ns.sendall(%s)\ntime.sleep(60)"
+    )
 
     async def main():
         for nonsense in ("b'\\xff' * 100", "(7).to_bytes(4,'big') + bytes(4) + b'not json'"):
@@ -242,10 +247,10 @@ def test_a_worker_that_talks_nonsense_is_ended(run_loop):
 def test_a_worker_takes_its_limits():
     """Memory, core, file size, descriptors and nice value, as the kernel reports them from inside."""
     program = (
-        "import os, resource, sys\nfrom roofwatch.agent import worker\nworker.confine(300 << 20)\n"
-        "print(*(resource.getrlimit(getattr(resource, 'RLIMIT_' + n))[0] for n in ('AS', 'CORE', 'FSIZE', 'NOFILE')), os.nice(0))"
+        "import os, resource\nfrom roofwatch.agent import worker\nworker.confine(300 << 20)\n"
+        "limits = ('AS', 'CORE', 'FSIZE', 'NOFILE')\n"
+        "print(*(resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[0] for name in limits), os.nice(0))"
     )
-    with os.popen(f"{sys.executable} -c \"{program}\"") as out:  # noqa: S605 - a program of this test
-        told = out.read().split()
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
     assert told == [str(300 << 20), "0", "0", str(worker.DESCRIPTORS), str(os.nice(0) + worker.NICE)]

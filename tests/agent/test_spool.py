@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -25,7 +24,9 @@ def seal_of(size: int = 100, windows: int = 1):
     """A sealing function for an envelope with ``size`` bytes of payload."""
 
     def seal(agent, boot, sequence):
-        return pb.SegmentEnvelope(id=pb.SegmentId(agent=agent, boot=boot, sequence=sequence), payload=bytes(size), windows=windows)
+        return pb.SegmentEnvelope(
+            id=pb.SegmentId(agent=agent, boot=boot, sequence=sequence), payload=bytes(size), windows=windows
+        )
 
     return seal
 
@@ -117,18 +118,21 @@ def test_the_file_shrinks_when_the_spool_has_drained(tmp_path):
 
 
 def test_an_appended_segment_survives_sigkill(tmp_path):
-    """A process appends and reports each number after append returned; killed in the middle, none it reported is lost."""
+    """A process appends and reports each number after append returned; killed in the middle, none of those is lost."""
     program = (
         "import sys\nfrom pathlib import Path\nfrom roofwatch.agent import counters, spool\n"
         "from roofwatch.proto.v1 import roofwatch_pb2 as pb\n"
         "s = spool.Spool(Path(sys.argv[1]), 1 << 30, 1e6, counters.Counters())\n"
         "while True:\n"
-        "    s.append(lambda a, b, n: pb.SegmentEnvelope(id=pb.SegmentId(agent=a, boot=b, sequence=n), payload=bytes(3000)))\n"
+        "    s.append(lambda *n: pb.SegmentEnvelope(id=pb.SegmentId(**dict(zip(('agent', 'boot', 'sequence'), n))),"
+        " payload=bytes(3000)))\n"
         "    print(s._sequence, flush=True)\n"
     )
     reported = 0
     for _ in range(3):
-        with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        ) as writer:
             for line in writer.stdout:
                 if int(line) >= 40:
                     break
@@ -155,11 +159,18 @@ def test_two_agents_do_not_share_a_spool(tmp_path):
     opened(tmp_path)[0].close()
 
 
+def newer(path):
+    """A spool of a later schema."""
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
         (lambda p: p.write_bytes(b"this is no database at all" * 100), "file is not a database"),
-        (lambda p: newer(p), "made by a newer agent"),
+        (newer, "made by a newer agent"),
         (lambda p: p.mkdir(), "unable to open"),
     ],
 )
@@ -173,17 +184,12 @@ def test_an_unusable_spool_is_one_sentence(tmp_path, make, sentence):
         assert "\n" not in str(told.value)
 
 
-def newer(path):
-    """A spool of a later schema."""
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA user_version = 99")
-    database.close()
-
-
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     """The parent is a file."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(spool.SpoolError, match=r"cannot use the state folder .*Not a directory; choose another with --state"):
+    with pytest.raises(
+        spool.SpoolError, match=r"cannot use the state folder .*Not a directory; choose another with --state"
+    ):
         opened(tmp_path / "file" / "state")
 
 
@@ -202,4 +208,3 @@ def test_a_full_disk_loses_the_window_counted_and_nothing_else(tmp_path):
     assert [e.id.sequence for e in stored(kept)] == [1, 3]  # number 2 is never used again
     assert kept.segments == 2
     kept.close()
-    assert os.path.exists(tmp_path / "spool.db")

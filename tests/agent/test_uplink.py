@@ -48,7 +48,9 @@ def test_a_store_killed_after_commit_and_before_ack_gets_each_window_once(agents
 
     feed(client, 2)
     store = stores()
-    wait(lambda: agent.status()["spool"]["segments"] == 0 and agent.status()["windows"]["sealed"] >= 4, "spool empty", 30)
+    wait(
+        lambda: agent.status()["spool"]["segments"] == 0 and agent.status()["windows"]["sealed"] >= 4, "spool empty", 30
+    )
 
     counted = agent.status()["windows"]
     assert counted["sealed"] == counted["stored"] + counted["duplicate"] == len(set(store.windows()))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from roofwatch.hook import protocol
 
 HELLO_WITHIN_S = 5.0
-MESSAGE_WITHIN_S = 10.0  # from the first byte of a message to its last
+MESSAGE_WITHIN_S = 5.0  # from the first byte of a message to its last
 FLOOD_MESSAGES = 100  # a job sends one message a window; this many…
 FLOOD_PERIOD_S = 10.0  # …in this time is not a job
 

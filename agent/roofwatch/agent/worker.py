@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from roofwatch.agent import counters, link, trace
-from roofwatch.collectors.base import WindowContext
+from roofwatch.collectors.base import Limits, WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Window
@@ -30,6 +30,7 @@ NICE = 10
 DESCRIPTORS = 64
 HEAVY_BYTES = 160 << 20  # a worker that has grown beyond this gives its memory back by ending
 PR_SET_PDEATHSIG = 1
+LIMITS = Limits(max_events=2_000_000, max_bytes=1 << 30, max_groups=50_000)  # a window is planned for 60,000 events
 
 Record = Callable[[int, str, WindowContext], Window]
 
@@ -40,7 +41,7 @@ def record(fd: int, form: str, context: WindowContext) -> Window:
         raise RoofwatchError(f"a window of the format {form!r}, which this agent does not read; upgrade the agent")
     from roofwatch.collectors import pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
-    return pipeline.window_of(registry.read(fd), context)
+    return pipeline.window_of(registry.read(fd, LIMITS), context)
 
 
 def confine(memory_bytes: int) -> None:

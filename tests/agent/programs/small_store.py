@@ -68,6 +68,7 @@ class Store(roofwatch_pb2_grpc.IngestServicer):
 
 
 async def main() -> None:
+    """Serve until killed."""
     folder, port, *words = sys.argv[1:]
     server = grpc.aio.server()
     store = Store(Path(folder), {word.partition("=")[0]: word.partition("=")[2] for word in words})

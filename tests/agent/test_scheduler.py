@@ -1,0 +1,174 @@
+"""When processes are asked, and which answers count."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from roofwatch.agent import scheduler as module
+from roofwatch.agent.config import Config
+from roofwatch.agent.counters import Counters
+from roofwatch.agent.plan import Seen, Wish
+from roofwatch.agent.scheduler import Scheduler
+from roofwatch.model.record import Trigger
+
+MS = 1_000_000
+
+
+class Peer:
+    """A registered process's end of the conversation: keeps what it is sent, and when."""
+
+    def __init__(self) -> None:
+        self.connection = self
+        self.sent: list[dict] = []
+        self.times: list[float] = []
+
+    def send(self, message) -> bool:
+        self.sent.append(message)
+        self.times.append(asyncio.get_running_loop().time())
+        return True
+
+
+def scheduled(peers: int, backlog=lambda: 0, **settings):
+    """A scheduler, its counters, and this many processes."""
+    counters = Counters()
+    scheduler = Scheduler(Config(**settings), counters, backlog)
+    members = [Peer() for _ in range(peers)]
+    for member in members:
+        scheduler.add(member)
+    return scheduler, counters, members
+
+
+def test_processes_do_not_fire_at_once(run_loop, eventually):
+    """Twenty processes that register together are asked one by one, at least 0.1 s apart less scheduling noise."""
+
+    async def main():
+        scheduler, _, members = scheduled(20, interval=5)
+        await eventually(lambda: all(member.sent for member in members), 8)
+        scheduler.stop()
+        times = sorted(member.times[0] for member in members)
+        gaps = [b - a for a, b in pairwise(times)]
+        assert min(gaps) > 0.095
+        assert times[-1] - times[0] < 5
+
+    run_loop(main)
+
+
+def test_each_process_is_asked_once_an_interval_with_jitter(run_loop, eventually):
+    """0.5 s ± 15 % and at most a spacing of 0.1 s (twice, for one that was due together with another)."""
+
+    async def main():
+        scheduler, counters, members = scheduled(1, interval=0.5)
+        member = members[0]
+        for number in range(6):
+            await eventually(lambda: len(member.sent) == number + 1, 3)  # noqa: B023 - awaited here
+            scheduler.answered(member, member.sent[-1]["request"])
+            scheduler.learned(member, Seen(50 * MS, 500, 1))
+        scheduler.stop()
+        gaps = [b - a for a, b in pairwise(member.times[2:])]  # settled after two
+        assert all(0.42 < gap < 0.8 for gap in gaps)
+        assert len({round(gap, 3) for gap in gaps}) > 1
+        assert counters.windows == {"requested": 6}
+
+    run_loop(main)
+
+
+def test_one_request_at_a_time_and_only_its_answer_counts(run_loop):
+    """A second request is busy; an answer with another number, a second answer, and one after it has gone are none."""
+
+    async def main():
+        scheduler, counters, (member,) = scheduled(1, interval=3600)
+        assert scheduler.request(member, Wish(2, 200)) == ""
+        assert scheduler.request(member, Wish(2, 200)) == "busy"
+        number = member.sent[0]["request"]
+        assert scheduler.answered(member, number + 1) is None
+        answered = scheduler.answered(member, number)
+        assert (answered.trigger, answered.plan.shapes) == (Trigger.REQUESTED, False)
+        assert scheduler.answered(member, number) is None
+        assert scheduler.request(member, Wish(2, 200)) == ""
+        scheduler.remove(member)
+        assert scheduler.answered(member, number + 1) is None
+        assert scheduler.request(member, Wish(2, 200)) == "gone"
+        assert counters.refusals == {"closed": 1}
+
+    run_loop(main)
+
+
+def test_an_answer_that_does_not_come_is_counted_and_the_next_is_asked(run_loop, eventually, monkeypatch):
+    """With a patience of 0.2 s: no_answer, and the process is asked again at its interval."""
+    monkeypatch.setattr(module, "FIRST_STEP_WITHIN_S", 0.1)
+    monkeypatch.setattr(module, "SLACK_S", 0.05)
+
+    async def main():
+        scheduler, counters, (member,) = scheduled(1, interval=0.5)
+        await eventually(lambda: len(member.sent) == 2, 5)
+        assert counters.refusals["no_answer"] == 1
+        assert scheduler.answered(member, member.sent[0]["request"]) is None
+        scheduler.stop()
+
+    run_loop(main)
+
+
+@pytest.mark.parametrize(("reason", "again"), [("busy", True), ("unsafe", False)])
+def test_refusals_are_counted_and_lasting_ones_are_asked_less_often(run_loop, reason, again):
+    """Busy: the next interval (0.5 s). Unsafe: eight times that, so not within two seconds."""
+
+    async def main():
+        scheduler, counters, (member,) = scheduled(1, interval=0.5)
+        scheduler.request(member, Wish(1, 10))
+        scheduler.answered(member, member.sent[0]["request"], refused=reason)
+        await asyncio.sleep(2)
+        assert counters.refusals == {reason: 1}
+        assert (len(member.sent) > 1) == again
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_no_window_is_taken_that_would_be_thrown_away(run_loop, eventually):
+    """While four traces wait to be read nobody is asked; when they are read, the process is."""
+    waiting = [4]
+
+    async def main():
+        scheduler, counters, (member,) = scheduled(1, lambda: waiting[0], interval=0.5)
+        await asyncio.sleep(1)
+        assert member.sent == []
+        assert counters.windows["deferred"] >= 1
+        waiting[0] = 0
+        await eventually(lambda: member.sent, 3)
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_a_window_represents_the_time_since_the_one_before(run_loop):
+    """First: unknown. 7 s later: 7 s. 100 s later, interval 10 s: 20 s. After the clock went back: unknown."""
+
+    async def main():
+        scheduler, _, (member,) = scheduled(1, interval=10)
+        second = 1_000_000_000
+        assert scheduler.represents_ns(member, 1000 * second) is None
+        assert scheduler.represents_ns(member, 1007 * second) == 7 * second
+        assert scheduler.represents_ns(member, 1107 * second) == 20 * second
+        assert scheduler.represents_ns(member, 1100 * second) is None
+        assert scheduler.represents_ns(member, 1101 * second) == 1 * second
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_the_schedule_can_be_changed_and_wild_wishes_are_bounded(run_loop, eventually):
+    """From an hour to a second; 0 leaves a value as it is; a million steps become what is allowed."""
+
+    async def main():
+        scheduler, _, (member,) = scheduled(1, interval=3600, steps=3)
+        scheduler.set_schedule(0, 0, 70)
+        assert (scheduler.interval_s, scheduler.wish.steps, scheduler.wish.duration_ms) == (3600, 3, 70)
+        scheduler.set_schedule(1, 1_000_000, 1_000_000)
+        assert (scheduler.interval_s, scheduler.wish) == (1, Wish(module.STEPS_MOST, module.DURATION_MOST_MS))
+        await eventually(lambda: member.sent, 3)
+        scheduler.stop()
+
+    run_loop(main)
