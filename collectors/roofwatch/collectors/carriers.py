@@ -17,7 +17,7 @@ _ONE_KERNEL = frozenset({Kind.ELEMENTWISE, Kind.ACTIVATION, Kind.CAST, Kind.COPY
 
 
 def kernel_formulas(family: Sequence[RawGroup]) -> list[Formula | None]:
-    """The formula of each of the kernels that one op (same inputs, same place) launched; None for those that carry none."""
+    """The formula of each kernel that one op (same inputs, same place) launched; None for those that carry none."""
     op = family[0].op
     if op is None:
         return [None] * len(family)
@@ -43,7 +43,7 @@ def _main(op: str, family: Sequence[RawGroup], rest: Sequence[int]) -> Sequence[
 
 
 def _alternatives(calls: Sequence[int]) -> bool:
-    """Kernels that each call of an op launches together have equal counts, or multiples; others stand for each other."""
+    """Kernels that each call launches together have equal counts, or multiples; others stand for each other."""
     least = min(calls)
     return any(n % least for n in calls)
 

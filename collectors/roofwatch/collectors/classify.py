@@ -103,8 +103,8 @@ def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Ev
     if evidence is Evidence.SHAPES and signature.shapes is None and signature.flops == signature.bytes == 0:
         evidence = Evidence.NAME  # a view or wrapper known by its name, in a window without shapes
     return judge(
-        signature.flops, signature.bytes, item.mean_ns, device.peaks, precision=signature.precision, unit=signature.unit,
-        blocks=item.blocks, units=device.units, evidence=evidence,
+        signature.flops, signature.bytes, item.mean_ns, device.peaks,
+        precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=device.units, evidence=evidence,
     )  # fmt: skip
 
 
@@ -122,8 +122,8 @@ def _lenders(
 def _borrow(item: _Merged, lenders: Sequence[tuple[_Merged, Verdict]], device: Device) -> tuple[Signature, Verdict]:
     """A backlog record's verdict from the same kernel later in the window.
 
-    One signature there: it is taken over whole, and judged by the backlog's own duration. Several: only their bound is, and only
-    if they agree. None: by name, which the ledger does not count for backlog.
+    One signature there: it is taken over whole, and judged by the backlog's own duration. Several: only their bound
+    is, and only if they agree. None: by name, which the ledger does not count for backlog.
     """
     proven = [(m, v) for m, v in lenders if v.bound is not Bound.UNKNOWN and v.evidence in _PROVEN]
     signatures = {replace(m.signature, phase=Phase.NONE, module=None) for m, _ in lenders}
@@ -165,7 +165,7 @@ def _stat(item: _Merged, signature: Signature, verdict: Verdict) -> KernelStat:
 
 
 def _joined(a: KernelStat, b: KernelStat) -> KernelStat:
-    """Two stats of one signature and evidence (only backlog records that borrowed the same); the larger one's bound stands."""
+    """Two stats of one signature and evidence (backlog records that borrowed the same); the larger's bound stands."""
     larger = a if a.total_ns >= b.total_ns else b
     return replace(
         larger, calls=a.calls + b.calls, total_ns=a.total_ns + b.total_ns, min_ns=min(a.min_ns, b.min_ns),

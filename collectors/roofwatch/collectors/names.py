@@ -1,9 +1,10 @@
 """Verdicts by a kernel's name, for records without shapes. Only where the name makes the bound all but certain.
 
 - Kinds that do a few operations an element are memory bound on every device (their intensity is far below any ridge).
-- A plain GEMM is compute bound if one of its tiles alone has an intensity above the ridge: 2·m·n / ((m + n)·item) for a long K.
-Both need a kernel long and wide enough not to be latency bound (design: at least 10 µs and a block for each unit); a shorter one
-stays unknown, because without FLOPs and bytes its roof fraction is unknown.
+- A plain GEMM is compute bound if one of its tiles alone has an intensity above the ridge: 2·m·n / ((m + n)·item) for a
+  long K.
+Both need a kernel long and wide enough not to be latency bound (at least 10 µs and a block for each unit); a shorter
+one stays unknown, because without FLOPs and bytes its roof fraction is unknown.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from roofwatch.model.roofline import LATENCY_NS, UNKNOWN, Verdict, ridge_of
 
 _MEMORY_KINDS = frozenset(
     {
-        Kind.ELEMENTWISE, Kind.ACTIVATION, Kind.CAST, Kind.COPY_FILL, Kind.LAYOUT, Kind.OPTIMIZER, Kind.NORM, Kind.SOFTMAX,
-        Kind.REDUCTION, Kind.ROPE, Kind.GATHER_SCATTER, Kind.RANDOM, Kind.POOLING,
+        Kind.ELEMENTWISE, Kind.ACTIVATION, Kind.CAST, Kind.COPY_FILL, Kind.LAYOUT, Kind.OPTIMIZER, Kind.NORM,
+        Kind.SOFTMAX, Kind.REDUCTION, Kind.ROPE, Kind.GATHER_SCATTER, Kind.RANDOM, Kind.POOLING,
     }
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""From a reader's groups to signatures: kind, canonical inputs, FLOPs and bytes of a call. No verdict, no peaks; pure."""
+"""From a reader's groups to signatures: kind, canonical inputs, FLOPs and bytes of a call. Pure; no verdicts yet."""
 
 from __future__ import annotations
 

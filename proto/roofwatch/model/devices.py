@@ -70,8 +70,8 @@ def identify(
 ) -> Device:
     """The device a source describes, with its peaks.
 
-    A known name decides. An empty or generic one is matched by unit count and memory, if all devices that fit have the same
-    peaks; the device is then ``inferred``. Anything else keeps its name and has no peaks: unknown, not guessed.
+    A known name decides. An empty or generic one is matched by unit count and memory, if all devices that fit have the
+    same peaks; the device is then ``inferred``. Anything else keeps its name and has no peaks: unknown, not guessed.
     """
     known = Vendor(vendor) if vendor in set(Vendor) else None
     clean = " ".join(name.lower().split())
@@ -89,8 +89,10 @@ def identify(
 
 
 def _vendor_by_name(name: str) -> Vendor:
-    """The vendor where the source does not tell it. A device nobody names is taken for NVIDIA's: most traces are, and
-    without peaks nothing depends on it."""
+    """The vendor where the source does not tell it.
+
+    A device nobody names is taken for NVIDIA's: most traces are, and without peaks nothing depends on it.
+    """
     if "amd" in name or "radeon" in name or "instinct" in name:
         return Vendor.AMD
     return Vendor.ASCEND if "ascend" in name else Vendor.NVIDIA

@@ -38,19 +38,39 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-# Kernels whose kind does not depend on the op that launched them: a relayout inside a convolution is layout, not convolution.
+# Kernels whose kind does not depend on the op that launched them: a relayout inside a convolution is layout.
 _ALWAYS = (
-    (Kind.COMM, r"^nccl|^rccl|ncclDev|ncclKernel|cross_device_reduce|all_?reduce|all_?gather_kernel|reduce_scatter_kernel|nvls|"
-     r"multimem_|^hcom_|^Hccl|oneShotAllReduce|twoShotAllReduce|moe_?distribute(dispatch|combine)"),
+    (
+        Kind.COMM,
+        (
+            r"^nccl|^rccl|ncclDev|ncclKernel|cross_device_reduce|all_?reduce|all_?gather_kernel|"
+            r"reduce_scatter_kernel|nvls|multimem_|^hcom_|^Hccl|oneShotAllReduce|twoShotAllReduce|"
+            r"moe_?distribute(dispatch|combine)"
+        ),
+    ),
     (Kind.COPY_FILL, r"^memcpy|^memset|^copybuffer|^fillbuffer|__amd_rocclr_(copy|fill)"),
-    (Kind.LAYOUT, r"nchwtonhwc|nhwctonchw|nchwtofold|^batched_transpose|im2d?_?2?col|col2im|catarraybatchedcopy|"
-     r"transpose_readwrite|TransData"),
-)  # fmt: skip
+    (
+        Kind.LAYOUT,
+        (
+            r"nchwtonhwc|nhwctonchw|nchwtofold|^batched_transpose|im2d?_?2?col|col2im|catarraybatchedcopy|"
+            r"transpose_readwrite|TransData"
+        ),
+    ),
+)
 
 # By the op's base name, first match wins.
 _OPS = (
-    (Kind.COMM_COMPUTE, r"allgathermatmul|matmulallreduce|matmulreducescatter|all_gather_matmul|matmul_reduce_scatter"),
-    (Kind.COMM, r"^record_param_comms|^c10d::|^gloo:|nccl|hccl|^hcom|all_?reduce|all_?gather|reduce_scatter|all_?to_?all|^broadcast_$"),
+    (
+        Kind.COMM_COMPUTE,
+        (r"allgathermatmul|matmulallreduce|matmulreducescatter|all_gather_matmul|matmul_reduce_scatter"),
+    ),
+    (
+        Kind.COMM,
+        (
+            r"^record_param_comms|^c10d::|^gloo:|nccl|hccl|^hcom|all_?reduce|all_?gather|reduce_scatter|"
+            r"all_?to_?all|^broadcast_$"
+        ),
+    ),
     (Kind.MOE, r"moe|topk_gating|fused_experts"),
     (Kind.GROUPED_MATMUL, r"grouped_mm|grouped_gemm|groupedmatmul|group_gemm"),
     (Kind.CONV, r"conv(olution)?(_|$|[123]d)|^_?conv|convolution|conv_depthwise|thnn_conv"),
@@ -60,31 +80,74 @@ _OPS = (
     (Kind.SOFTMAX, r"softmax"),
     (Kind.LOSS, r"_loss|cross_entropy|^ctc|kl_div"),
     (Kind.NORM, r"layer_?norm|rms_?norm|batch_norm|group_?norm|instance_norm|weight_norm|renorm"),
-    (Kind.MATMUL, r"^(_?addmm(_activation)?|b?mm|mm|baddbmm|addbmm|matmul|linear(_backward)?|addmv|mv|dot|vdot|einsum|_int_mm|"
-     r"_scaled_mm|_weight_int\w+|addr|ger|_linear_pointwise|mkldnn_linear|tensordot|cutlass_scaled_mm|gemm\w*|"
-     r"awq_\w+|gptq_\w+|marlin\w*)$|scaled_mm|(?<!fb)gemm"),
+    (
+        Kind.MATMUL,
+        (
+            r"^(_?addmm(_activation)?|b?mm|mm|baddbmm|addbmm|matmul|linear(_backward)?|addmv|mv|dot|vdot|einsum|"
+            r"_int_mm|_scaled_mm|_weight_int\w+|addr|ger|_linear_pointwise|mkldnn_linear|tensordot|"
+            r"cutlass_scaled_mm|gemm\w*|awq_\w+|gptq_\w+|marlin\w*)$|scaled_mm|(?<!fb)gemm"
+        ),
+    ),
     (Kind.POOLING, r"_pool(\d|_|$)|pool\dd"),
-    (Kind.RANDOM, r"dropout|^(normal|uniform|random|bernoulli|exponential|multinomial|randperm|rand\w*)$|masked_scale|philox"),
+    (
+        Kind.RANDOM,
+        (
+            r"dropout|^(normal|uniform|random|bernoulli|exponential|multinomial|randperm|rand\w*)$|masked_scale|"
+            r"philox"
+        ),
+    ),
     (Kind.SORT_TOPK, r"^(sort|argsort|topk|msort|nonzero|unique\w*|_unique\w*|kthvalue|searchsorted|bucketize)$"),
-    (Kind.GATHER_SCATTER, r"^_?(index\w*|_index_put_impl|gather|scatter\w*|embedding\w*|_embedding\w*|take\w*|masked_select|"
-     r"masked_scatter|put)$|embedding|reshape_and_cache|lookup|permute_\w*sparse|permute_pooled"),
+    (
+        Kind.GATHER_SCATTER,
+        (
+            r"^_?(index\w*|_index_put_impl|gather|scatter\w*|embedding\w*|_embedding\w*|take\w*|masked_select|"
+            r"masked_scatter|put)$|embedding|reshape_and_cache|lookup|permute_\w*sparse|permute_pooled"
+        ),
+    ),
     (Kind.CAST, r"^(to|_to_copy|type_as|half|float|double)$|quant|cast_"),
-    (Kind.ACTIVATION, r"^(relu\w*|gelu\w*|silu\w*|sigmoid\w*|tanh\w*|hardtanh\w*|leaky_relu\w*|elu\w*|selu|celu|mish\w*|glu\w*|"
-     r"hardswish\w*|hardsigmoid\w*|softplus\w*|threshold\w*|prelu\w*|_prelu\w*|log_sigmoid\w*|silu_and_mul|gelu_and_mul|"
-     r"logit_backward)$|swiglu|act_and_mul"),
-    (Kind.REDUCTION, r"^(sum|mean|prod|amax|amin|max|min|any|all|argmax|argmin|var\w*|std\w*|norm|linalg_vector_norm|logsumexp|"
-     r"cumsum|cumprod|nansum|count_nonzero|_local_scalar_dense|item|aminmax)$"),
-    (Kind.LAYOUT, r"^(cat|_cat|stack|concat\w*|split\w*|chunk|transpose|t|permute|contiguous|view\w*|reshape\w*|_reshape\w*|"
-     r"_unsafe_view|expand\w*|squeeze|unsqueeze|as_strided|select|slice\w*|narrow|unbind|flatten|unfold\w*|repeat\w*|tile|pad|"
-     r"constant_pad_nd|reflection_pad\w*|replication_pad\w*|flip|roll|tril|triu|upsample\w*|pixel_shuffle|im2col|col2im|"
-     r"diagonal\w*|movedim|swapaxes|meshgrid|resize|triangle|detach|alias)$"),
-    (Kind.COPY_FILL, r"^(copy|clone|fill|zero|zeros\w*|ones\w*|full\w*|empty\w*|new_\w+|arange|linspace|eye|lift_fresh\w*|"
-     r"_foreach_copy|_foreach_zero|set)$"),
-    (Kind.ELEMENTWISE, r"^(abs|neg|reciprocal|square|sqrt|rsqrt|exp\w*|log\w*|sin|cos|tan|a?sinh?|a?cosh?|atan\w*|erf\w*|floor\w*|"
-     r"ceil|round|trunc|frac|signbit|sign|sgn|clamp\w*|add|sub|rsub|mul|div|true_divide|remainder|fmod|pow|maximum|minimum|fmax|"
-     r"fmin|lerp|addcmul|addcdiv|eq|ne|lt|le|gt|ge|isnan|isinf|isfinite|logical_\w+|bitwise_\w+|__\w+__|where|masked_fill|"
-     r"nan_to_num|result_type|xlogy|hypot|copysign|isin|isclose|lgamma|digamma|polar)$"),
-)  # fmt: skip
+    (
+        Kind.ACTIVATION,
+        (
+            r"^(relu\w*|gelu\w*|silu\w*|sigmoid\w*|tanh\w*|hardtanh\w*|leaky_relu\w*|elu\w*|selu|celu|mish\w*|"
+            r"glu\w*|hardswish\w*|hardsigmoid\w*|softplus\w*|threshold\w*|prelu\w*|_prelu\w*|log_sigmoid\w*|"
+            r"silu_and_mul|gelu_and_mul|logit_backward)$|swiglu|act_and_mul"
+        ),
+    ),
+    (
+        Kind.REDUCTION,
+        (
+            r"^(sum|mean|prod|amax|amin|max|min|any|all|argmax|argmin|var\w*|std\w*|norm|linalg_vector_norm|"
+            r"logsumexp|cumsum|cumprod|nansum|count_nonzero|_local_scalar_dense|item|aminmax)$"
+        ),
+    ),
+    (
+        Kind.LAYOUT,
+        (
+            r"^(cat|_cat|stack|concat\w*|split\w*|chunk|transpose|t|permute|contiguous|view\w*|reshape\w*|"
+            r"_reshape\w*|_unsafe_view|expand\w*|squeeze|unsqueeze|as_strided|select|slice\w*|narrow|unbind|"
+            r"flatten|unfold\w*|repeat\w*|tile|pad|constant_pad_nd|reflection_pad\w*|replication_pad\w*|flip|roll|"
+            r"tril|triu|upsample\w*|pixel_shuffle|im2col|col2im|diagonal\w*|movedim|swapaxes|meshgrid|resize|"
+            r"triangle|detach|alias)$"
+        ),
+    ),
+    (
+        Kind.COPY_FILL,
+        (
+            r"^(copy|clone|fill|zero|zeros\w*|ones\w*|full\w*|empty\w*|new_\w+|arange|linspace|eye|lift_fresh\w*|"
+            r"_foreach_copy|_foreach_zero|set)$"
+        ),
+    ),
+    (
+        Kind.ELEMENTWISE,
+        (
+            r"^(abs|neg|reciprocal|square|sqrt|rsqrt|exp\w*|log\w*|sin|cos|tan|a?sinh?|a?cosh?|atan\w*|erf\w*|"
+            r"floor\w*|ceil|round|trunc|frac|signbit|sign|sgn|clamp\w*|add|sub|rsub|mul|div|true_divide|remainder|"
+            r"fmod|pow|maximum|minimum|fmax|fmin|lerp|addcmul|addcdiv|eq|ne|lt|le|gt|ge|isnan|isinf|isfinite|"
+            r"logical_\w+|bitwise_\w+|__\w+__|where|masked_fill|nan_to_num|result_type|xlogy|hypot|copysign|isin|"
+            r"isclose|lgamma|digamma|polar)$"
+        ),
+    ),
+)
 
 # By the kernel's name, first match wins; conv before matmul, since convolutions run on GEMM kernels.
 _KERNELS = (
@@ -93,30 +156,66 @@ _KERNELS = (
     (Kind.REDUCTION, r"^triton_(red|per)_"),
     (Kind.ACTIVATION, r"^triton_poi_.*(gelu|silu|relu|sigmoid|tanh)"),
     (Kind.ELEMENTWISE, r"^triton_poi_"),
-    (Kind.GROUPED_MATMUL, r"grouped_?(gemm|matmul)|group_?gemm|moe.*(?<!fb)gemm|(?<!fb)gemm.*moe|^_matmul_ogs|^bmm_.*e4m3.*e2m1|fused_moe_kernel"),
+    (
+        Kind.GROUPED_MATMUL,
+        (
+            r"grouped_?(gemm|matmul)|group_?gemm|moe.*(?<!fb)gemm|(?<!fb)gemm.*moe|^_matmul_ogs|^bmm_.*e4m3.*e2m1|"
+            r"fused_moe_kernel"
+        ),
+    ),
     (Kind.MOE, r"moe|topk_gating|routing|bitmatrix|_finalize_matmul_scatter"),
     (Kind.OPTIMIZER, r"multi_tensor_apply|fusedadam|applyadam|adamfunctor|applymomentum"),
-    (Kind.NORM, r"layer_?norm|rms_?norm|batch_?norm|bn_(fw|bw)|gammabeta|group_?norm|rowwisemoments|computefusedparams|"
-     r"computeinternalgradients|computebackwardfused|welford"),
-    (Kind.CONV, r"cudnn|implicit_gemm|implicitgemm|winograd|dgrad|wgrad|fprop|conv(?!ert)|^igemm_|miopensp3|"
-     r"conv2d|conv3d|depthwise"),
-    (Kind.ATTENTION, r"flash_?(fwd|bwd|attn|attention)|fmha|attention|^attn_|_attn_|paged_attn|mha|^fwd_kernel_|splitkv|mlaprolog"),
+    (
+        Kind.NORM,
+        (
+            r"layer_?norm|rms_?norm|batch_?norm|bn_(fw|bw)|gammabeta|group_?norm|rowwisemoments|"
+            r"computefusedparams|computeinternalgradients|computebackwardfused|welford"
+        ),
+    ),
+    (
+        Kind.CONV,
+        (
+            r"cudnn|implicit_gemm|implicitgemm|winograd|dgrad|wgrad|fprop|conv(?!ert)|^igemm_|miopensp3|conv2d|"
+            r"conv3d|depthwise"
+        ),
+    ),
+    (
+        Kind.ATTENTION,
+        (
+            r"flash_?(fwd|bwd|attn|attention)|fmha|attention|^attn_|_attn_|paged_attn|mha|^fwd_kernel_|splitkv|"
+            r"mlaprolog"
+        ),
+    ),
     (Kind.SOFTMAX, r"softmax"),
     (Kind.ROPE, r"rotary|rope"),
     (Kind.LOSS, r"nll_loss|cross_?entropy|_loss"),
-    (Kind.MATMUL, r"(?<!fb)gemm|cutlass|nvjet|xmma|gemv|splitkreduce|cublas|s16816|wgmma|^cijk_|matmul|gemmk1|dot_kernel|epilogue::|"
-     r"triton_tem.*mm"),
+    (
+        Kind.MATMUL,
+        (
+            r"(?<!fb)gemm|cutlass|nvjet|xmma|gemv|splitkreduce|cublas|s16816|wgmma|^cijk_|matmul|gemmk1|"
+            r"dot_kernel|epilogue::|triton_tem.*mm"
+        ),
+    ),
     (Kind.POOLING, r"pool"),
     (Kind.SORT_TOPK, r"sort|topk|radix|nonzero|deviceselect|unique"),
-    (Kind.GATHER_SCATTER, r"index|gather|scatter|embedding|reshape_and_cache|kvcache|kv_cache|permute_\w+_kernel|permute_2d"),
+    (
+        Kind.GATHER_SCATTER,
+        (r"index|gather|scatter|embedding|reshape_and_cache|kvcache|kv_cache|permute_\w+_kernel|permute_2d"),
+    ),
     (Kind.RANDOM, r"philox|dropout|distribution_|random"),
     (Kind.ACTIVATION, r"gelu|silu|relu|sigmoid|tanh|threshold|act_and_mul|swiglu|hardswish|leaky"),
-    (Kind.CAST, r"bfloat16_?(to)?_?(copy|float)|bfloat16tofloat|float16_copy|float8_copy|quantize|quant_kernel|dequant|_cast"),
+    (
+        Kind.CAST,
+        (
+            r"bfloat16_?(to)?_?(copy|float)|bfloat16tofloat|float16_copy|float8_copy|quantize|quant_kernel|"
+            r"dequant|_cast"
+        ),
+    ),
     (Kind.COPY_FILL, r"fillfunctor|direct_copy|copy_kernel|memset"),
     (Kind.REDUCTION, r"reduce_kernel|devicereduce|devicescan|reduce|cumsum|argmax"),
     (Kind.LAYOUT, r"transpose|catarray|copy.*permute|nchw|nhwc|concat|split|pad|upsample"),
     (Kind.ELEMENTWISE, r"elementwise|triton_?_+0d|functor|subtensorop"),
-)  # fmt: skip
+)
 
 
 def _compiled(rules: tuple[tuple[Kind, str], ...]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:

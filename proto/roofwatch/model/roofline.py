@@ -1,7 +1,7 @@
 """The roofline: attainable = min(π, β·I), ridge I* = π / β, and the verdict of one signature on one device.
 
-π is the peak of the precision *and* unit that the kernel uses, β the memory bandwidth. The time of a call cannot be less than
-max(FLOPs/π, bytes/β); roof fraction is that time over the measured one. Pure functions.
+π is the peak of the precision *and* unit that the kernel uses, β the memory bandwidth. The time of a call cannot be
+less than max(FLOPs/π, bytes/β); roof fraction is that time over the measured one. Pure functions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def roof_time_ns(
     return compute, moved / peaks.bandwidth.value * 1e9
 
 
-def judge(
+def judge(  # noqa: PLR0913 - the roofline of one kernel has this many givens; all but four are named
     flops: int,
     moved: int,
     mean_ns: float,
@@ -83,7 +83,7 @@ def judge(
 
 
 def exceeded(fraction: float | None) -> bool:
-    """Whether a record beats its roof by more than can be: the model is wrong for it (cache-resident data, a wrong shape)."""
+    """Whether a record beats its roof by more than can be: wrong for it is the model (data in cache, a wrong shape)."""
     return fraction is not None and fraction > EXCEEDED
 
 

@@ -16,7 +16,7 @@ MAX_TEXT = 1 << 20  # characters; the widest real argument list (a foreach over 
 MAX_EXTENT = 1 << 48  # elements of one dimension, and of one tensor; more is damage
 MAX_RANK = 25  # torch's own indexing limit is 25 dimensions
 
-# Names as Kineto writes them (C++ type names, two spellings of the long ones) and as other sources do → the one name used here.
+# The one name used here ← names as Kineto writes them (C++ type names, in two spellings) and as other sources do.
 _DTYPES = {
     "fp64": ("double", "float64", "c10::Double"),
     "fp32": ("float", "float32", "c10::Float"),
@@ -49,6 +49,12 @@ ITEM_BYTES = {
     "fp8_e8m0": 1, "fp4x2": 1, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4,
     "uint64": 8, "bool": 1, "complex32": 4, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+
+# Type names as they stand among a C++ kernel's template arguments.
+TEMPLATE_TYPES = (
+    "c10::BFloat16", "c10::Half", "__hip_bfloat16", "__nv_bfloat16", "c10::complex<double>", "c10::complex<float>",
+    "double", "float", "unsigned char", "signed char", "bool", "short", "long", "int",
+)  # fmt: skip
 
 FLOATING = frozenset(name for name in ITEM_BYTES if name.startswith(("fp", "bf")))
 

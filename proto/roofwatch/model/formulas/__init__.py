@@ -1,1 +1,1 @@
-"""FLOPs and bytes of one call, from op name, shapes, dtypes, strides and concrete inputs. Pure; standard library only."""
+"""FLOPs and bytes of one call, from op name, shapes, dtypes, strides and concrete inputs. Pure."""

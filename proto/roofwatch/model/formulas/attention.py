@@ -117,7 +117,7 @@ def _backward(at: _Layout) -> Formula:
 
 
 TABLE: dict[str, Formula] = {
-    # (q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa), all (B, H, S, D)
+    # Arguments q, k, v, attn_mask, dropout_p, is_causal, scale, enable_gqa; (B, H, S, D) here and where not told
     "aten::scaled_dot_product_attention": _forward(_Layout(causal=5, bias=3)),
     "aten::_scaled_dot_product_attention_math": _forward(_Layout(causal=5, bias=3)),
     # (q, k, v, dropout_p, is_causal, …)

@@ -24,12 +24,20 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A named way to count the work of a call. ``concrete``: it reads the concrete inputs, so they belong to the signature."""
+    """A named way to count the work of a call.
+
+    ``concrete``: it reads the concrete inputs, so they belong to the signature.
+    """
 
     name: str
     count: Callable[[Call], Work | None]
     matrix: bool = False  # runs on the matrix unit where the dtype allows
     concrete: bool = False
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The names in a text, for tables of many."""
+    return tuple(text.split())
 
 
 def total_bytes(tensors: Iterable[Tensor | None]) -> int:

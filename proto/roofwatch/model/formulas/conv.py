@@ -33,7 +33,7 @@ class _Layout:
 _GENERAL = _Layout(stride=3, padding=4, dilation=5, groups=8, transposed=6, output_padding=7)
 # conv1d/2d/3d(x, w, bias, stride, padding, dilation, groups)
 _PUBLIC = _Layout(stride=3, padding=4, dilation=5, groups=6)
-# conv_transposeNd(x, w, bias, stride, padding, output_padding, groups, dilation)
+# conv_transposeNd takes x, w, bias, stride, padding, output_padding, groups, dilation
 _PUBLIC_TRANSPOSED = _Layout(stride=3, padding=4, output_padding=5, groups=6, dilation=7, always_transposed=True)
 # cudnn_convolution(x, w, padding, stride, dilation, groups, …)
 _CUDNN = _Layout(stride=3, padding=2, dilation=4, groups=5, bias=None)
@@ -48,7 +48,7 @@ _MIOPEN_TRANSPOSED = _Layout(padding=3, output_padding=4, stride=5, dilation=6, 
 # _slow_conv2d_forward(x, w, kernel_size, bias, stride, padding); _conv_depthwise2d adds dilation
 _SLOW = _Layout(stride=4, padding=5, bias=3)
 _DEPTHWISE = _Layout(stride=4, padding=5, dilation=6, bias=3)
-# cudnn_convolution_relu(x, w, bias, stride, padding, dilation, groups)
+# cudnn_convolution_relu takes x, w, bias, stride, padding, dilation, groups
 _CUDNN_RELU = _Layout(stride=3, padding=4, dilation=5, groups=6)
 
 

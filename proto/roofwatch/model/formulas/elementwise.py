@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from roofwatch.model.formulas.base import Formula, Work, broadcast, dense, is_float, promoted
+from roofwatch.model.formulas.base import Formula, Work, broadcast, dense, is_float, promoted, words
 from roofwatch.model.shapes import ITEM_BYTES, Call, Tensor
 
 # base name → (tensor inputs, FLOPs an element). More tensors than inputs: the rest are outputs handed in (``out=``).
@@ -49,8 +49,10 @@ PREDICATES: dict[str, int] = {
 }  # fmt: skip
 
 _FLOAT_RESULT = frozenset(
-    "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc lgamma sigmoid "
-    "reciprocal div true_divide logit atan2".split()
+    words(
+        "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc lgamma "
+        "sigmoid reciprocal div true_divide logit atan2"
+    )
 )  # integer inputs give fp32
 
 
@@ -99,7 +101,7 @@ def predicate(call: Call) -> Work | None:
 
 
 def where(call: Call) -> Work | None:
-    """where(condition, a, b), and masked_fill(x, mask, value): a choice, no arithmetic."""
+    """Where (condition, a, b) and masked_fill (x, mask, value): a choice, no arithmetic."""
     tensors = call.tensors
     if len(tensors) < 2:
         return None
@@ -126,7 +128,7 @@ def gated(call: Call) -> Work | None:
 
 
 def glu(call: Call) -> Work | None:
-    """glu(x, dim): half of x times the sigmoid of the other half."""
+    """Glu (x, dim): half of x times the sigmoid of the other half."""
     x = call.tensor(0)
     return None if x is None else Work(4 * (x.numel // 2), x.bytes + x.numel // 2 * x.item)
 

@@ -1,8 +1,8 @@
 """Kernels that a compiler fused: bytes from their arguments, FLOPs from the ops that their names list.
 
 An inductor kernel ``triton_poi_fused_add_mul_3`` takes its buffers and then its element counts. Each buffer is read or
-written at least once, so the sum of the buffers is a lower bound of the bytes (one that is read *and* written counts once;
-the trace does not tell which are). FLOPs: the listed elementwise ops times the element count, also a lower bound.
+written at least once, so the sum of the buffers is a lower bound of the bytes (one that is read *and* written counts
+once; the trace does not tell which are). FLOPs: the listed elementwise ops times the element count, also a lower bound.
 Kernels of templates (``triton_tem_``: products, attention) do more than their arguments tell: no formula.
 """
 

@@ -1,4 +1,4 @@
-"""Losses. The pointwise ones write an element for each input (their kernel does not reduce; a mean is an op of its own)."""
+"""Losses. The pointwise ones write an element for each input: the mean over them is an op of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _pointwise_backward(flops: int) -> Formula:
 
 
 def nll(call: Call) -> Work | None:
-    """nll_loss_forward(log_probabilities, target, weight?, reduction, ignore): one element a row is read; sum or mean."""
+    """nll_loss_forward(log-probabilities, target, weight?, reduction, ignore): one element a row is read."""
     x, target, reduction = call.tensor(0), call.tensor(1), call.integer(3)
     if x is None or target is None:
         return None

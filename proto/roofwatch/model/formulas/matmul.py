@@ -1,4 +1,4 @@
-"""Matrix products. 2·M·N·K FLOPs: M·N dot products of K multiply-adds; as in torch's FlopCounterMode a bias is not counted.
+"""Matrix products. 2·M·N·K FLOPs: M·N dot products of K multiply-adds; a bias is not counted (as torch's counter does).
 
 bytes: A, B, the addend where it is read, and the output, once each (the classic GEMM traffic, e.g. 4096³ in fp16:
 2·4096³ = 1.374e11 FLOPs, 3·4096²·2 = 1.007e8 bytes).
@@ -13,7 +13,7 @@ from roofwatch.model.shapes import Call, Tensor
 
 
 def product(a: Tensor | None, b: Tensor | None) -> tuple[tuple[int, ...], int] | None:
-    """The output shape and 2·M·N·K of a (batched, broadcast) matrix product by torch.matmul's rules; None if they do not fit."""
+    """Output shape and 2·M·N·K of a (batched, broadcast) product by torch.matmul's rules; None if they do not fit."""
     if a is None or b is None or not a.shape or not b.shape:
         return None
     left = a.shape if len(a.shape) > 1 else (1, *a.shape)
@@ -77,7 +77,7 @@ def linear(call: Call) -> Work | None:
 
 
 def scaled_mm(call: Call) -> Work | None:
-    """_scaled_mm: (a, b, scale_a, scale_b, bias?, scale_result?, out_dtype?): fp8 operands, output bf16 unless told otherwise.
+    """_scaled_mm (a, b, scale_a, scale_b, bias?, scale_result?, out_dtype?): narrow operands, a wider output.
 
     The output dtype is a ScalarType number in the concrete inputs (5 half, 6 float, 7 double, 15 bfloat16; 23-26 fp8).
     """

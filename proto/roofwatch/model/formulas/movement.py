@@ -1,11 +1,12 @@
-"""Ops that move or fill and do no arithmetic: copies, casts, fills, concatenation, gathers, scatters, embeddings, layout."""
+"""Ops that move or fill and do no arithmetic: copies, casts, fills, concatenation, gathers, scatters, embeddings."""
 
 from __future__ import annotations
 
 import math
+import re
 
-from roofwatch.model.formulas.base import Formula, Work, dense
-from roofwatch.model.shapes import Call, Tensor
+from roofwatch.model.formulas.base import Formula, Work, dense, words
+from roofwatch.model.shapes import ITEM_BYTES, TEMPLATE_TYPES, Call, Tensor, dtype_of
 
 
 def copy(call: Call) -> Work | None:
@@ -27,7 +28,7 @@ def fill(call: Call) -> Work | None:
 
 
 def arange(call: Call) -> Work | None:
-    """arange(start, end, step, out): the output is handed in before it is resized, so the count comes from the numbers."""
+    """Arange (start, end, step, out): the output comes before it is resized, so the numbers give the count."""
     out = call.tensors[-1] if call.tensors else None
     numbers = [v for i in range(3) if isinstance(v := call.value(i), int | float)]
     if out is None or len(numbers) != 3 or not numbers[2]:
@@ -35,32 +36,30 @@ def arange(call: Call) -> Work | None:
     return Work(0, max(0, math.ceil((numbers[1] - numbers[0]) / numbers[2])) * out.item)
 
 
-def item_of_kernel(kernel: str) -> int | None:
-    """Bytes of an element of a list's tensors: lists do not record dtypes, but their kernels' template arguments do."""
-    if "OpaqueType<" in kernel:
-        size = kernel.partition("OpaqueType<")[2].partition(">")[0].rstrip("u")
-        return int(size) if size in {"1", "2", "4", "8", "16"} else None
-    for marker in ("CatArrayBatchedCopy", "Functor<", "TensorListMetadata"):
-        if marker in kernel:
-            return _template_item(kernel.partition(marker)[2])
+_LIST_MARKERS = ("CatArrayBatchedCopy", "Functor<", "TensorListMetadata")
+_TEMPLATE_ARGUMENT = re.compile(r"(?:^|[<, ])(" + "|".join(map(re.escape, TEMPLATE_TYPES)) + r")(?=[,>])")
+
+
+def dtype_of_kernel(kernel: str) -> str | None:
+    """Dtype of a list's tensors: lists do not record dtypes, but their kernels' template arguments do."""
+    for marker in _LIST_MARKERS:
+        found = _TEMPLATE_ARGUMENT.search(kernel.partition(marker)[2])
+        if found is not None:
+            return dtype_of(found[1])
     return None
 
 
-_TEMPLATE = (
-    ("c10::BFloat16", 2), ("c10::Half", 2), ("__hip_bfloat16", 2), ("c10::complex<double>", 16),
-    ("c10::complex<float>", 8), ("double", 8), ("float", 4), ("unsigned char", 1), ("signed char", 1), ("bool", 1),
-    ("short", 2), ("long", 8), ("int", 4),
-)  # fmt: skip
-
-
-def _template_item(text: str) -> int | None:
-    places = [(text.find(name + end), size) for name, size in _TEMPLATE for end in (",", ">")]
-    found = [(place, size) for place, size in places if place >= 0]
-    return min(found)[1] if found else None
+def item_of_kernel(kernel: str) -> int | None:
+    """Bytes of a list's elements, by the kernel's template arguments (``OpaqueType<2u>`` tells only that)."""
+    size = kernel.partition("OpaqueType<")[2].partition(">")[0].rstrip("u")
+    if size in {"1", "2", "4", "8", "16"}:
+        return int(size)
+    dtype = dtype_of_kernel(kernel)
+    return None if dtype is None else ITEM_BYTES[dtype]
 
 
 def cat(call: Call) -> Work | None:
-    """cat and stack: every part is read and written once."""
+    """Cat and stack: every part is read and written once."""
     shapes = call[0].shapes
     item = item_of_kernel(call.kernel)
     spare = call.tensors
@@ -77,7 +76,7 @@ def _rows(index: Tensor, rows: int, width: int, item: int) -> int:
 
 
 def embedding(call: Call) -> Work | None:
-    """embedding(weight, index): a row read and a row written for each entry of the index."""
+    """Embedding (weight, index): a row read and a row written for each entry of the index."""
     weight, index = call.tensor(0), call.tensor(1)
     if weight is None or index is None or not weight.shape:
         return None
@@ -85,7 +84,7 @@ def embedding(call: Call) -> Work | None:
 
 
 def index_select(call: Call) -> Work | None:
-    """index_select(x, dim, index): the selected slices are read and written."""
+    """index_select (x, dim, index): the selected slices are read and written."""
     x, index, dim = call.tensor(0), call.tensor(2), call.integer(1)
     if x is None or index is None or dim is None or not x.shape or not -len(x.shape) <= dim < len(x.shape):
         return None
@@ -93,7 +92,7 @@ def index_select(call: Call) -> Work | None:
 
 
 def gather(call: Call) -> Work | None:
-    """gather(x, dim, index): an element written for each entry of the index, read at most once each."""
+    """Gather (x, dim, index): an element written for each entry of the index, read at most once each."""
     x, index = call.tensor(0), call.tensor(2)
     if x is None or index is None:
         return None
@@ -123,7 +122,7 @@ def index_put(call: Call) -> Work | None:
 
 
 def embedding_backward(call: Call) -> Work | None:
-    """embedding_dense_backward(grad, index, num_weights, …): grad and index read, the whole table's gradient written."""
+    """embedding_dense_backward(grad, index, num_weights, …): grad and index read, the table's gradient written."""
     grad, index, rows = call.tensor(0), call.tensor(1), call.integer(2)
     if grad is None or index is None or rows is None or not grad.shape:
         return None
@@ -169,9 +168,8 @@ FILL = Formula("fill", fill)
 CAT = Formula("cat", cat)
 SCATTER = Formula("scatter", scatter)
 
-_FILLS = "fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ eye_ one_ log_normal_ cauchy_ geometric_".split()
-_UPSAMPLE = [f"upsample_{kind}" for kind in ("nearest1d", "nearest2d", "nearest3d", "linear1d", "bilinear2d",
-                                             "bicubic2d", "trilinear3d", "_nearest_exact2d")]  # fmt: skip
+_FILLS = words("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ eye_ one_ log_normal_ cauchy_ geometric_")
+_UPSAMPLE = words("nearest1d nearest2d nearest3d linear1d bilinear2d bicubic2d trilinear3d _nearest_exact2d")
 
 TABLE: dict[str, Formula] = {
     "aten::copy_": COPY,
@@ -196,7 +194,7 @@ TABLE: dict[str, Formula] = {
     "aten::constant_pad_nd": Formula("pad", pad, concrete=True),
     "aten::reflection_pad2d": Formula("pad", pad, concrete=True),
     "aten::replication_pad2d": Formula("pad", pad, concrete=True),
-    **{f"aten::{name}": Formula("upsample", upsample, concrete=True) for name in _UPSAMPLE},
+    **{f"aten::upsample_{name}": Formula("upsample", upsample, concrete=True) for name in _UPSAMPLE},
     "_C_cache_ops::reshape_and_cache_flash": Formula("cache_write", cache_write),
     "_C_cache_ops::reshape_and_cache": Formula("cache_write", cache_write),
 }

@@ -73,7 +73,7 @@ def custom_rms_norm(call: Call) -> Work | None:
 
 
 def fused_add_rms_norm(call: Call) -> Work | None:
-    """fused_add_rms_norm(x, residual, weight, eps), in place: both read and written; add 1, norm 4."""
+    """fused_add_rms_norm (x, residual, weight, eps), in place: both read and written; add 1, norm 4."""
     x, residual, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     if x is None or residual is None:
         return None
@@ -100,7 +100,7 @@ def _batch_norm(training_at: int | None) -> Formula:
 
 
 def batch_norm_backward(call: Call) -> Work | None:
-    """native_, cudnn_ and miopen_batch_norm_backward: two of the first tensors are the gradient and x, in either order."""
+    """native_, cudnn_ and miopen_batch_norm_backward: the first two are the gradient and x, in either order."""
     first, second, weight = call.tensor(0), call.tensor(1), call.tensor(2)
     if first is None or second is None:
         return None

@@ -1,8 +1,8 @@
 """Multi-tensor and fused optimizer ops over lists of tensors.
 
 A trace does not record the dtypes of a list; the CUDA kernel's template arguments do, and without them the bytes stay
-unknown. FLOPs an element of the fused updates, from their formula text: Adam and AdamW 15 (first moment 3, second 4, decay 2,
-denominator 3, update 3), SGD 2, with momentum 4, Adagrad 6.
+unknown. FLOPs an element of the fused updates, from their formula text: Adam and AdamW 15 (first moment 3, second 4,
+decay 2, denominator 3, update 3), SGD 2, with momentum 4, Adagrad 6.
 """
 
 from __future__ import annotations

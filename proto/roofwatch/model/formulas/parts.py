@@ -1,7 +1,7 @@
 """Ops that launch several kernels: which kernel carries which part of the work.
 
-The rule (see docs/roofline.md): a kernel named here gets its part; among the rest, helpers never carry the op's formula; what
-is left is the op's main kernel, and carries all of it. So no FLOP is counted twice.
+The rule (see docs/roofline.md): a kernel named here gets its part; of the rest, helpers never carry the op's formula;
+what is left is the op's main kernel, and carries all of it. So no FLOP is counted twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from roofwatch.model.formulas import conv
 from roofwatch.model.formulas.base import Formula, Work, dense, total_bytes
 from roofwatch.model.formulas.elementwise import base_of
-from roofwatch.model.shapes import Call
+from roofwatch.model.shapes import ITEM_BYTES, Call
 
 
 def _statistics(call: Call) -> Work | None:
@@ -23,7 +23,7 @@ def _statistics(call: Call) -> Work | None:
 
 
 def _normalize(call: Call) -> Work | None:
-    """y from x and ready statistics: read, written; 2 to 4 FLOPs an element."""
+    """Y from x and ready statistics: read, written; 2 to 4 FLOPs an element."""
     x = call.tensor(0)
     parameters = [call.tensor(i) for i in (1, 2)]
     if x is None:
@@ -39,7 +39,7 @@ def _two_sums(call: Call) -> Work | None:
 
 
 def _input_gradient(call: Call) -> Work | None:
-    """dx from grad and x: both read, dx written; 10 FLOPs an element (RMS norm 7)."""
+    """Dx from grad and x: both read, dx written; 10 FLOPs an element (RMS norm 7)."""
     grad, x = call.tensor(0), call.tensor(1)
     if grad is None or x is None:
         return None
@@ -48,7 +48,7 @@ def _input_gradient(call: Call) -> Work | None:
 
 
 def _input_gradient_from_sums(call: Call) -> Work | None:
-    """dx from grad, x and ready sums: 5 FLOPs an element."""
+    """Dx from grad, x and ready sums: 5 FLOPs an element."""
     work = _input_gradient(call)
     return None if work is None else Work(work.flops // 2, work.bytes)
 
@@ -59,9 +59,9 @@ def _parameter_gradients(call: Call) -> Work | None:
 
 
 def _small(call: Call) -> Work | None:
-    """A kernel over statistics and parameters only: a few values a row or channel (latency by nature)."""
-    small = [t for t in call.tensors if len(t.shape) <= 2 or t.numel < 1 << 16]
-    return Work(0, total_bytes(small)) if small else None
+    """A kernel over statistics and parameters only: two fp32 values a channel, latency by nature."""
+    x = next((t for t in call.tensors if len(t.shape) > 1), None)
+    return None if x is None else Work(0, 2 * x.shape[1] * ITEM_BYTES["fp32"])
 
 
 def _addend(call: Call) -> Work | None:
@@ -101,9 +101,11 @@ _DX_FROM_SUMS = Formula("norm_backward_apply", _input_gradient_from_sums)
 _DPARAMETERS = Formula("norm_backward_parameters", _parameter_gradients)
 _SMALL = Formula("norm_small", _small)
 
+_PRODUCTS = r"^(_?addmm|baddbmm|addmv|addbmm)"
+
 PARTS: tuple[_Part, ...] = (
-    _part(r"^(add|badd)", r"elementwise_kernel", Formula("addend_copy", _addend), covers=False),
-    _part(r"^(add|badd)", r"epilogue::", Formula("epilogue", _epilogue), covers=False),
+    _part(_PRODUCTS, r"elementwise_kernel", Formula("addend_copy", _addend), covers=False),
+    _part(_PRODUCTS, r"epilogue::", Formula("epilogue", _epilogue), covers=False),
     _part(r"^convolution_backward$", r"dgrad|_bwd_|bwd_data|BwdData", conv.BACKWARD_INPUT),
     _part(r"^convolution_backward$", r"wgrad|_wrw_|bwd_weight|BwdWeight", conv.BACKWARD_WEIGHT),
     _part(r"^convolution_backward$", r"reduce_kernel|bias", conv.BACKWARD_BIAS),
@@ -125,15 +127,15 @@ PARTS: tuple[_Part, ...] = (
 
 # Kernels that prepare or finish the work of another: relayout, padding, transforms, workspace, partial sums.
 HELPERS = re.compile(
-    r"nchwToNhwc|nhwcToNchw|nchwToFold|transpose|Im2[d]?[_2]?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|splitKreduce|"
-    r"splitK_reduce|reduce_splitk|SubTensorOp|TensorOp|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|BetaOnly|"
-    r"copy_kernel|FillFunctor|elementwise_kernel|elementwise_kernel_manual|reduce_kernel|Memset|set_workspace|dot_do_o|"
-    r"convert_dq|compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|splitkv_combine|combine"
+    r"nchwToNhwc|nhwcToNchw|nchwToFold|transpose|Im2d?[_2]?2?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|"
+    r"splitKreduce|splitK_reduce|reduce_splitk|SubTensorOp|TensorOp|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|"
+    r"BetaOnly|copy_kernel|FillFunctor|elementwise_kernel|reduce_kernel|Memset|set_workspace|dot_do_o|convert_dq|"
+    r"compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|combine"
 )
 
 
 def part_of(op: str, kernel: str) -> tuple[Formula, bool] | None:
-    """The part of an op's work that a kernel named so does, and whether the parts cover the op; None where none is known."""
+    """The part of an op's work that a kernel named so does, and whether parts cover the op; None if none is known."""
     base = base_of(op)
     found = next((p for p in PARTS if p.ops.search(base) and p.kernel.search(kernel)), None)
     return None if found is None else (found.formula, found.covers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from roofwatch.model.formulas.base import Formula, is_float
+from roofwatch.model.formulas.movement import dtype_of_kernel
 from roofwatch.model.record import Vendor
 from roofwatch.model.shapes import Call
 
@@ -13,7 +14,7 @@ _SHORT = {
     "complex64": "fp32", "complex128": "fp64",
 }  # fmt: skip
 
-# TF32 runs on NVIDIA's matrix unit: kernels say so by name, or by the MMA shape 16×8×8 that only TF32 has for fp32 operands.
+# TF32 runs on NVIDIA's matrix unit: kernels say so by name, or by the MMA shape that only TF32 has for fp32 operands.
 _TF32 = re.compile(r"tf32|tensorop_s1688|s1688gemm|s1688(fprop|dgrad|wgrad)|s16816gemm_tf32", re.IGNORECASE)
 _PLAIN = re.compile(r"simt|gemv|gemmk1|dot_kernel|sgemm_largek_lds|_hgemm_", re.IGNORECASE)  # no matrix instructions
 _FP64_MATRIX = re.compile(r"d884|dmma|tensorop_d|MI\d+x\d+", re.IGNORECASE)
@@ -60,7 +61,7 @@ def _lead(formula: Formula, call: Call) -> str | None:
     """The dtype that decides: of a product's first matrix; of vector work the widest float among full tensors."""
     tensors = call.tensors
     if not tensors:
-        return None
+        return dtype_of_kernel(call.kernel)  # a list of tensors
     if formula.matrix:
         return next((t.dtype for t in tensors if len(t.shape) > 1), tensors[0].dtype)
     full = [t.dtype for t in tensors if t.shape and is_float(t.dtype)] or [t.dtype for t in tensors]

@@ -1,4 +1,4 @@
-"""Reductions, scans, sorts: one pass over the input, one FLOP an element for a sum or a maximum, more where the text says."""
+"""Reductions, scans, sorts: one pass over the input, one FLOP an element for a sum or a maximum."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def sort(call: Call) -> Work | None:
 
 
 def topk(call: Call) -> Work | None:
-    """topk(x, k, dim): input read; k values and int64 indices of each row written."""
+    """Topk (x, k, dim): input read; k values and int64 indices of each row written."""
     x, k, dim = call.tensor(0), call.integer(1), call.integer(2)
     if x is None or k is None or not x.shape:
         return None

@@ -7,44 +7,47 @@ from __future__ import annotations
 
 import re
 
-from roofwatch.model.formulas.base import Formula, Work
+from roofwatch.model.formulas.base import Formula, Work, words
 from roofwatch.model.shapes import Call
 
 VIEWS = frozenset(
     f"aten::{name}"
-    for name in (
-        "view reshape _reshape_alias _unsafe_view view_as transpose transpose_ t t_ permute numpy_T mT expand expand_as "
-        "squeeze squeeze_ unsqueeze unsqueeze_ as_strided as_strided_ select slice narrow split split_with_sizes chunk unbind "
-        "unfold diagonal detach detach_ alias flatten unflatten ravel movedim moveaxis swapaxes swapdims real imag "
-        "view_as_real view_as_complex lift_fresh lift_fresh_copy resolve_conj resolve_neg _conj conj is_nonzero result_type "
-        "empty empty_like empty_strided new_empty new_empty_strided resize_ resize_as_ set_ size stride numel dim "
-        "set_data requires_grad_ is_floating_point can_cast broadcast_tensors broadcast_to meshgrid atleast_1d atleast_2d "
-        "_has_compatible_shallow_copy_type item _local_scalar_dense is_same_size data _nested_tensor_size _version "
-        "tensor_split hsplit vsplit dsplit _use_cudnn_ctc_loss _is_zerotensor is_pinned"
-    ).split()
+    for name in words(
+        "view reshape _reshape_alias _unsafe_view view_as transpose transpose_ t t_ permute numpy_T mT expand "
+        "expand_as squeeze squeeze_ unsqueeze unsqueeze_ as_strided as_strided_ select slice narrow split "
+        "split_with_sizes chunk unbind unfold diagonal detach detach_ alias flatten unflatten ravel movedim "
+        "moveaxis swapaxes swapdims real imag view_as_real view_as_complex lift_fresh lift_fresh_copy "
+        "resolve_conj resolve_neg _conj conj is_nonzero result_type empty empty_like empty_strided new_empty "
+        "new_empty_strided resize_ resize_as_ set_ size stride numel dim set_data requires_grad_ "
+        "is_floating_point can_cast broadcast_tensors broadcast_to meshgrid atleast_1d atleast_2d "
+        "_has_compatible_shallow_copy_type item _local_scalar_dense is_same_size data _nested_tensor_size "
+        "_version tensor_split hsplit vsplit dsplit _use_cudnn_ctc_loss _is_zerotensor is_pinned"
+    )
 ) | {"detach", "detach_"}
 
-# Wrapper → inner ops that do the work. An empty tuple: always a wrapper. Otherwise it is one where the same process has such
-# an inner op on the same first operand; without it the wrapper did the work itself.
+# Wrapper → inner ops that do the work. An empty tuple: always a wrapper. Otherwise it is one where the same process
+# has such an inner op on the same first operand; without it the wrapper did the work itself.
 WRAPPERS: dict[str, tuple[str, ...]] = {
     **{
         f"aten::{name}": ()
-        for name in (
-            "matmul einsum bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution "
-            "scaled_dot_product_attention layer_norm rms_norm group_norm batch_norm instance_norm _batch_norm_impl_index "
-            "_batch_norm_impl_index_backward softmax log_softmax dropout feature_dropout alpha_dropout relu relu_ "
-            "cross_entropy_loss nll_loss nll_loss_nd nll_loss2d contiguous clone to _to_copy type_as cpu cuda float half "
-            "repeat repeat_interleave tile stack hstack vstack concat concatenate zeros ones zeros_like ones_like full "
-            "full_like rand randn randint randperm rand_like randn_like randint_like new_zeros new_ones new_full "
-            "max_pool1d max_pool2d max_pool3d avg_pool1d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-            "embedding_backward embedding_bag index_put index_put_ pad _pad_enum mean square selu cosine_similarity normalize "
-            "masked_fill lstm gru rnn_tanh rnn_relu linear_backward matmul_backward multi_head_attention_forward "
-            "tensordot inner outer kron chain_matmul linalg_matmul norm_except_dim argwhere "
-            "_foreach_add _foreach_add_ _foreach_mul _foreach_mul_ _foreach_sub _foreach_sub_ _foreach_div _foreach_div_ "
-            "_foreach_sqrt _foreach_sqrt_ _foreach_lerp _foreach_lerp_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv "
-            "_foreach_addcdiv_ _foreach_neg _foreach_neg_ _foreach_norm _foreach_zero_ _foreach_copy_ _foreach_maximum_ "
-            "_foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ _foreach_abs"
-        ).split()
+        for name in words(
+            "matmul einsum bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+            "convolution scaled_dot_product_attention layer_norm rms_norm group_norm batch_norm instance_norm "
+            "_batch_norm_impl_index _batch_norm_impl_index_backward softmax log_softmax dropout feature_dropout "
+            "alpha_dropout relu relu_ cross_entropy_loss nll_loss nll_loss_nd nll_loss2d contiguous clone to "
+            "_to_copy type_as cpu cuda float half repeat repeat_interleave tile stack hstack vstack concat "
+            "concatenate zeros ones zeros_like ones_like full full_like rand randn randint randperm rand_like "
+            "randn_like randint_like new_zeros new_ones new_full max_pool1d max_pool2d max_pool3d avg_pool1d "
+            "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d embedding_backward embedding_bag "
+            "index_put index_put_ pad _pad_enum mean square selu cosine_similarity normalize masked_fill lstm gru "
+            "rnn_tanh rnn_relu linear_backward matmul_backward multi_head_attention_forward tensordot inner outer "
+            "kron chain_matmul linalg_matmul norm_except_dim argwhere _foreach_add _foreach_add_ _foreach_mul "
+            "_foreach_mul_ _foreach_sub _foreach_sub_ _foreach_div _foreach_div_ _foreach_sqrt _foreach_sqrt_ "
+            "_foreach_lerp _foreach_lerp_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_ "
+            "_foreach_neg _foreach_neg_ _foreach_norm _foreach_zero_ _foreach_copy_ _foreach_maximum_ "
+            "_foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ "
+            "_foreach_abs"
+        )
     },
     "aten::linear": ("aten::addmm", "aten::mm", "aten::matmul", "aten::mkldnn_linear", "aten::_addmm_activation"),
     "aten::_convolution": (

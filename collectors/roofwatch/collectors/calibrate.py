@@ -1,0 +1,152 @@
+"""Measured ceilings of the device at hand: matrix products in each precision, and a copy larger than any cache.
+
+Takes a few seconds of all the threads asked for, so never beside a job. torch is imported inside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from roofwatch.model.devices import cpu_model
+from roofwatch.model.errors import UsageError
+from roofwatch.model.record import Device, Peak, Peaks, Vendor
+
+if TYPE_CHECKING:
+    import torch
+
+SOURCE = "measured"
+_BUDGET_S = 0.35  # of each figure; the best of its repeats counts, since a ceiling is what nothing gets beyond
+_ROWS = {"cpu": 1024, "cuda": 8192}  # of the square product: large enough to hide its start, small enough to repeat
+_COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # far larger than any cache
+_MINIMUM_RATIO = 0.5  # a half-precision product below this share of fp32's is emulated: no ceiling worth the name
+
+
+def measure(threads: int | None = None, device: str = "cpu", budget_s: float = _BUDGET_S) -> Peaks:
+    """The peaks of a device by (precision, unit), and its copy bandwidth (bytes read and written a second).
+
+    ``threads``: torch's thread count while a CPU is measured (default: as it is). ``device``: "cpu" or "cuda[:n]".
+
+    Raises:
+        UsageError: torch is not installed, or has no such device.
+    """
+    torch = _torch(device)
+    place = torch.device(device)
+    with _threads(torch, threads), torch.inference_mode():
+        flops = _flops(torch, place, budget_s)
+        bandwidth = _bandwidth(torch, place, budget_s)
+    return Peaks({key: Peak(value, SOURCE) for key, value in flops.items()}, Peak(bandwidth, SOURCE))
+
+
+def device_of(threads: int | None = None, device: str = "cpu") -> Device:
+    """The device that ``measure`` with the same arguments speaks of, as the hook would register it.
+
+    Raises:
+        UsageError: torch is not installed, or has no such device.
+    """
+    torch = _torch(device)
+    if torch.device(device).type == "cpu":
+        return Device(Vendor.CPU, cpu_model(), units=threads or torch.get_num_threads())
+    properties = torch.cuda.get_device_properties(torch.device(device))
+    vendor = Vendor.AMD if torch.version.hip else Vendor.NVIDIA
+    return Device(
+        vendor, properties.name, memory_bytes=properties.total_memory, units=properties.multi_processor_count
+    )  # fmt: skip
+
+
+def _torch(device: str) -> Any:
+    try:
+        import torch  # noqa: PLC0415 - the only place that needs it
+    except ImportError as error:
+        raise UsageError("Calibration needs torch, which is not installed: pip install 'roofwatch[cuda]'.") from error
+    kind = device.partition(":")[0]
+    if kind not in _ROWS:
+        raise UsageError(f"Cannot calibrate {device!r}: give cpu, cuda or cuda:N.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UsageError("torch sees no CUDA or ROCm device here: run this on the node that has it.")
+    return torch
+
+
+@contextmanager
+def _threads(torch: Any, threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _flops(torch: Any, place: torch.device, budget_s: float) -> dict[tuple[str, str], float]:
+    """FLOP/s of square matrix products by (precision, unit).
+
+    A CPU, and NVIDIA's cores without TF32, multiply fp32 (a CPU fp64, too) on their vector units: the product is then
+    the vector ceiling as well, since no elementwise op comes as close to it. AMD's GPUs use the matrix unit for these.
+    """
+    peaks = {("fp32", "matrix"): _product(torch, place, torch.float32, budget_s)}
+    for precision, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp64", torch.float64)):
+        peaks[precision, "matrix"] = _product(torch, place, dtype, budget_s)
+    least = _MINIMUM_RATIO * peaks["fp32", "matrix"]
+    kept = {key: value for key, value in peaks.items() if key[0] in ("fp32", "fp64") or value >= least}
+    if place.type == "cpu":
+        return kept | {(precision, "vector"): kept[precision, "matrix"] for precision in ("fp32", "fp64")}
+    if torch.version.hip:
+        return kept
+    kept["fp32", "vector"] = kept.pop(("fp32", "matrix"))
+    with _tf32(torch):
+        kept["tf32", "matrix"] = _product(torch, place, torch.float32, budget_s)
+    return kept
+
+
+def _product(torch: Any, place: torch.device, dtype: torch.dtype, budget_s: float) -> float:
+    n = _ROWS[place.type]
+    a, b = (torch.randn(n, n, device=place).to(dtype) for _ in range(2))
+    out = torch.empty(n, n, dtype=dtype, device=place)
+    return 2 * n**3 / _best(torch, place, lambda: torch.mm(a, b, out=out), budget_s)
+
+
+@contextmanager
+def _tf32(torch: Any) -> Iterator[None]:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _bandwidth(torch: Any, place: torch.device, budget_s: float) -> float:
+    """Bytes a second of the better of a copy and a sum: a pass that only reads can be faster than one that writes."""
+    count = _COPY_BYTES[place.type] // 4
+    source = torch.ones(count, device=place)
+    target = torch.empty_like(source)
+    copied = 2 * 4 * count / _best(torch, place, lambda: target.copy_(source), budget_s)
+    summed = 4 * count / _best(torch, place, lambda: torch.sum(source), budget_s)
+    return float(max(copied, summed))
+
+
+def _best(torch: Any, place: torch.device, work: Callable[[], Any], budget_s: float) -> float:
+    """Seconds of the fastest of several batches, each long enough for the clock."""
+    work()
+    batch, end = 1, time.perf_counter() + budget_s
+    best = float("inf")
+    while best == float("inf") or time.perf_counter() < end:
+        took = _timed(torch, place, work, batch)
+        best = min(best, took / batch)
+        if took < budget_s / 50:
+            batch *= 2
+    return best
+
+
+def _timed(torch: Any, place: torch.device, work: Callable[[], Any], batch: int) -> float:
+    if place.type == "cuda":
+        torch.cuda.synchronize(place)
+    start = time.perf_counter()
+    for _ in range(batch):
+        work()
+    if place.type == "cuda":
+        torch.cuda.synchronize(place)
+    return time.perf_counter() - start
