@@ -17,12 +17,14 @@ from roofwatch.model.histogram import Histogram
 BUCKETS = 1200  # γ^1200 ns is more than the universe's age; also a guard against hostile lengths
 
 
-def encode_column(lows: Sequence[int], lengths: Sequence[int], counts: Sequence[int]) -> list[bytes]:
+def encode_column(
+    lows: Sequence[int], lengths: Sequence[int], counts: Sequence[int] | npt.NDArray[np.uint64]
+) -> list[bytes]:
     """Blobs of histograms whose counts lie one after the other in ``counts``; ``lengths`` says how many each has.
 
     The caller has checked that the lengths add up and that lows and lengths stay below BUCKETS.
     """
-    values = np.array(counts, dtype=np.uint64)
+    values = np.asarray(counts, dtype=np.uint64)
     ends = np.cumsum(np.array(lengths, dtype=np.int64))
     starts = ends - np.array(lengths, dtype=np.int64)
     first = np.zeros(len(values) + 1, dtype=bool)

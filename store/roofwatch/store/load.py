@@ -53,6 +53,13 @@ class Known:
         self.staged.setdefault(table.name, {})[key] = content
         return True
 
+    def news(self, table: Table, rows: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Of many rows those that are new or changed, as fresh() says one by one."""
+        known, staged = self.rows.get(table.name, {}), self.staged.setdefault(table.name, {})
+        found = {key: row for key, row in rows.items() if staged.get(key, known.get(key, self)) != row}
+        staged.update(found)
+        return found
+
     def commit(self) -> None:
         """The transaction was committed."""
         for name, staged in self.staged.items():
@@ -135,21 +142,14 @@ class Loader:
         for work in group:
             for w in work.windows:
                 self._process(connection, w.window.process)
-        devices = {i: d for work in group for i, d in work.devices.items() if self.known.fresh(schema.devices, i)}
-        flat = list(chain.from_iterable(device_row(i, *d) for i, d in devices.items()))
+        devices = dict(chain.from_iterable(work.devices.items() for work in group))
+        news = self.known.news(schema.devices, devices)
+        flat = list(chain.from_iterable(device_row(i, *d) for i, d in news.items()))
         bulk.insert(connection, schema.devices, DEVICE_NAMES, flat, bulk.nothing())
-        signatures = {
-            i: s for work in group for i, s in work.signatures.items() if self.known.fresh(schema.signatures, i)
-        }
-        self._signatures(connection, signatures)
-        roofs = {
-            key: value
-            for work in group
-            for key, value in work.roofs.items()
-            if self.known.fresh(schema.roofs, key, value)
-        }
+        self._signatures(connection, dict(chain.from_iterable(work.signatures.items() for work in group)))
+        roofs = dict(chain.from_iterable(work.roofs.items() for work in group))
         names = ("signature_id", "peaks_id", "roof_ns", "ridge")
-        flat = list(chain.from_iterable((*key, *value) for key, value in roofs.items()))
+        flat = [x for key, value in self.known.news(schema.roofs, roofs).items() for x in (*key, *value)]
         bulk.insert(connection, schema.roofs, names, flat, bulk.update(schema.roofs, names))
 
     def _node(self, connection: Connection, node: Node) -> int:
@@ -184,13 +184,13 @@ class Loader:
         bulk.insert(connection, t, ("owner_id", "key", "value"), flat)
 
     def _signatures(self, connection: Connection, signatures: Mapping[int, Signature]) -> None:
-        names = {text for s in signatures.values() for text in (s.kernel, s.op, s.module) if text is not None}
-        texts = {text_id(text): text for text in names}
-        flat: list[Any] = list(
-            chain.from_iterable(item for item in texts.items() if self.known.fresh(schema.texts, item[0]))
-        )
-        bulk.insert(connection, schema.texts, ("id", "value"), flat, bulk.nothing())
-        flat = list(chain.from_iterable(signature_row(i, s) for i, s in signatures.items()))
+        known = self.known.news(schema.signatures, dict.fromkeys(signatures))
+        names = {
+            text for i in known for s in (signatures[i],) for text in (s.kernel, s.op, s.module) if text is not None
+        }
+        texts = self.known.news(schema.texts, {text_id(text): text for text in names})
+        bulk.insert(connection, schema.texts, ("id", "value"), list(chain.from_iterable(texts.items())), bulk.nothing())
+        flat = list(chain.from_iterable(signature_row(i, signatures[i]) for i in known))
         bulk.insert(connection, schema.signatures, SIGNATURE_NAMES, flat, bulk.nothing())
 
     def _window_parts(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:

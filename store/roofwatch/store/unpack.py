@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
+
+import numpy as np
 
 from roofwatch.model.record import Bound, Device, Evidence, Node, Process, Signature, Window
 from roofwatch.proto import codec
@@ -132,10 +134,9 @@ def _unpack_window(
     columns = message.kernels
     devices = [ids[d.device] for d in message.devices]
     facts = _facts(decoder, columns, len(devices)) if columns.signature else Facts()
-    signature, device = facts.columns[0], facts.columns[7]
-    for s, d, roof, ridge in zip(signature, device, columns.roof_ns, columns.ridge, strict=True):
-        if roof == roof or ridge == ridge:  # noqa: PLR0124 - NaN is unknown
-            roofs[s, devices[d][1]] = (_rate("roof_ns", roof), _rate("ridge", ridge))
+    pairs = [(s, devices[d][1]) for s, d in zip(facts.columns[0], facts.columns[7], strict=True)]
+    values = zip(_rates("roof_ns", columns.roof_ns), _rates("ridge", columns.ridge), strict=True)
+    roofs.update(zip(pairs, values, strict=True))
     return UnpackedWindow(window, facts, tuple(device for device, _ in devices))
 
 
@@ -150,23 +151,25 @@ def _facts(decoder: Decoder, columns: pb.KernelStats, devices: int) -> Facts:
     facts = (signature, total, low, high, step, calls, step_calls, device, evidence, bound, _histograms(columns))
     if {len(column) for column in facts} != {len(signature)}:
         _fail("kernel columns of unequal lengths")
-    _in_range("device", device, devices)
+    _below("device", device, devices)
     for name, column in (("total_ns", total), ("min_ns", low), ("max_ns", high), ("step_ns", step)):
-        _in_range(name, column, MAX_NS)
+        _below(name, column, MAX_NS)
     for name, column in (("calls", calls), ("step_calls", step_calls)):
-        _in_range(name, column, MAX_COUNT)
+        _below(name, column, MAX_COUNT)
     if len(set(zip(signature, device, evidence, strict=True))) != len(signature):
         _fail("the same signature, device and evidence twice in a window")
     return Facts(facts)
 
 
 def _histograms(columns: pb.KernelStats) -> list[bytes]:
-    lows, lengths, counts = columns.histogram_low, columns.histogram_length, columns.histogram_counts
+    lows, lengths = list(columns.histogram_low), list(columns.histogram_length)
+    counts = np.fromiter(columns.histogram_counts, np.uint64, len(columns.histogram_counts))
     if len(lows) != len(lengths) or sum(lengths) != len(counts):
         _fail("the histogram columns do not fit each other")
-    _in_range("histogram_low", lows, BUCKETS)
-    _in_range("histogram_length", lengths, BUCKETS)
-    _in_range("histogram_counts", counts, MAX_COUNT)
+    _below("histogram_low", lows, BUCKETS)
+    _below("histogram_length", lengths, BUCKETS)
+    if len(counts):
+        _below("histogram_counts", [int(counts.max())], MAX_COUNT)
     return encode_column(lows, lengths, counts)
 
 
@@ -187,7 +190,7 @@ def _check_window(w: Window) -> None:
             _fail(f"a device busy for {d.busy_ns} of {d.span_ns} ns")
         if len({c.cause for c in d.causes}) != len(d.causes):
             _fail("an idle cause twice on a device")
-        _in_range("idle causes", chain.from_iterable((c.total_ns, c.count, c.longest_ns) for c in d.causes), MAX_NS)
+        _in_range("idle causes", [n for c in d.causes for n in (c.total_ns, c.count, c.longest_ns)], MAX_NS)
         _check_texts(*(c.example for c in d.causes))
     _check_texts(w.collector, *ledger.dropped)
     if w.cost is not None:
@@ -195,7 +198,7 @@ def _check_window(w: Window) -> None:
         _check_texts(c.close_path)
         _in_range("the cost", (c.open_ns, c.quiesce_ns, c.close_ns, c.save_ns, c.free_ns), MAX_NS)
         steps = (c.base_step_ns, c.longest_step_ns, c.lost_in_ns, c.lost_after_ns, c.parse_cpu_ns)
-        _in_range("the cost", (abs(value or 0) for value in steps), MAX_NS)  # lost time can be negative: noise
+        _in_range("the cost", [abs(value or 0) for value in steps], MAX_NS)  # lost time can be negative: noise
     if w.padding is not None:
         p = w.padding
         sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
@@ -214,10 +217,10 @@ def _check_device(d: Device) -> None:
     _check_texts(d.model, d.uuid, d.driver)
     for (precision, unit), peak in d.peaks.flops.items():
         _check_texts(precision, unit, peak.source)
-        _rate("a peak", peak.value)
+        _rates("a peak", [peak.value])
     if d.peaks.bandwidth is not None:
         _check_texts(d.peaks.bandwidth.source)
-        _rate("a peak", d.peaks.bandwidth.value)
+        _rates("a peak", [d.peaks.bandwidth.value])
 
 
 def _check_signature(s: Signature) -> None:
@@ -236,18 +239,23 @@ def _check_texts(*texts: str | None) -> None:
             _fail("a text that is too long, or not text")
 
 
-def _in_range(name: str, values: Iterable[int], limit: int) -> None:
-    for value in values:
-        if not 0 <= value < limit:
+def _in_range(name: str, values: Collection[int], limit: int) -> None:
+    if values and not 0 <= min(values) <= max(values) < limit:
+        _fail(f"{name}: {min(values)} … {max(values)} is out of range")
+
+
+def _below(name: str, values: Sequence[int], limit: int) -> None:
+    """For what the wire has unsigned."""
+    if values and max(values) >= limit:
+        _fail(f"{name}: {max(values)} is out of range")
+
+
+def _rates(name: str, values: Sequence[float]) -> list[float | None]:
+    known = [None if math.isnan(value) else value for value in values]
+    for value in known:
+        if value is not None and not 0 <= value < math.inf:
             _fail(f"{name}: {value} is out of range")
-
-
-def _rate(name: str, value: float) -> float | None:
-    if math.isnan(value):
-        return None
-    if not 0 <= value < math.inf:
-        _fail(f"{name}: {value} is out of range")
-    return value
+    return known
 
 
 def _finite(text: str) -> float:
