@@ -9,7 +9,6 @@ import platform
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -157,7 +157,7 @@ DEVICES = (
 
 
 def devices(answer: Mapping[str, Any], room: int) -> str:
-    """Peaks in FLOP/s (fp32: vector unit; the others: matrix unit) and the bf16 ridge (fp16 where there is no bf16)."""
+    """Peaks in FLOP/s (fp32: vector unit; the others: matrix unit) and the ridge of the matrix unit's fastest kind."""
     lines = table(DEVICES, [_device(row) for row in answer["rows"]], room)
     return "\n".join([*lines, "", "bandwidth in bytes/s, peaks in FLOP/s: fp32 vector, the others matrix unit"]) + "\n"
 
@@ -168,11 +168,12 @@ def _device(row: Row) -> list[str]:
     def peak(name: str) -> float | None:
         return flops[name]["value"] if name in flops else None
 
-    half = peak("bf16/matrix") or peak("fp16/matrix")
+    half = peak("bf16/matrix") or peak("fp16/matrix") or peak("fp32/matrix")
     beta = bandwidth["value"] if bandwidth else None
     sources = {entry["source"] for entry in [*flops.values(), *([bandwidth] if bandwidth else [])]}
+    name = text.clean(row["model"] or "unnamed device")
     return [
-        text.clean(row["model"] or "unnamed device"),
+        f"{row['units']} thread{'' if row['units'] == 1 else 's'} of {name}" if row["vendor"] == "cpu" else name,
         text.rate(beta, ""),
         text.rate(peak("fp32/vector"), ""),
         text.rate(peak("bf16/matrix"), ""),

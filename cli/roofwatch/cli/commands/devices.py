@@ -1,0 +1,111 @@
+"""``roofwatch devices``: known devices and their peaks; measure this machine's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from roofwatch.cli import options
+
+GROUP_EPILOG = """\b
+Examples:
+  roofwatch devices list
+  roofwatch devices calibrate
+"""
+LIST_EPILOG = """\b
+Examples:
+  roofwatch devices list
+  roofwatch devices list --format json
+\b
+ridge  FLOP per byte from which compute is the limit, for bf16 on the matrix
+       unit (where there is none: fp16, else fp32)
+"""
+CALIBRATE_EPILOG = """\b
+Examples:
+  roofwatch devices calibrate
+  roofwatch devices calibrate --threads 4
+  roofwatch devices calibrate --device cuda:0
+\b
+Takes some seconds of all the threads it is given, so never beside a job: it
+would slow the job down and measure too little. Needs torch in this Python.
+"""
+KEYS = ("vendor", "model", "uuid", "index", "units", "memory_bytes", "inferred", "peaks")
+
+
+@click.group("devices", epilog=GROUP_EPILOG)
+def command() -> None:
+    """Known devices and their peaks; measure this machine's."""
+
+
+def _answer(query: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    from roofwatch.model.answer import SCHEMA_VERSION  # noqa: PLC0415
+
+    return {"schema_version": SCHEMA_VERSION, "query": query, "rows": rows}
+
+
+@command.command("list", epilog=LIST_EPILOG)
+@options.output
+def list_(form: str) -> int:
+    """Show the devices whose peaks are known, and where each figure is from.
+
+    Datasheet figures, and what was measured on this machine.
+    """
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli.render import listing  # noqa: PLC0415
+    from roofwatch.model import devices  # noqa: PLC0415
+    from roofwatch.model.answer import device_json  # noqa: PLC0415
+    from roofwatch.model.record import Device  # noqa: PLC0415
+
+    known = [
+        Device(
+            e.vendor, e.model, units=e.units, memory_bytes=None if e.memory is None else round(e.memory), peaks=e.peaks
+        )
+        for e in devices.entries()
+    ]
+    rows = [device_json(device) for device in [*_measured_cpus(), *known]]
+    return showing.show(_answer({"name": "devices list"}, rows), form, KEYS, listing.devices)
+
+
+def _measured_cpus() -> list[Any]:
+    """This machine's CPU, once for each number of threads for which it was calibrated."""
+    import os  # noqa: PLC0415
+
+    from roofwatch.model import devices  # noqa: PLC0415
+    from roofwatch.model.record import Device, Vendor  # noqa: PLC0415
+
+    file = devices.calibration_file()
+    cpus = [Device(Vendor.CPU, devices.cpu_model(), units=n) for n in range(1, (os.cpu_count() or 1) + 1)]
+    found = [devices.with_measured(cpu, [file]) for cpu in cpus]
+    return [cpu for cpu in found if cpu.peaks.bandwidth or cpu.peaks.flops]
+
+
+@command.command("calibrate", epilog=CALIBRATE_EPILOG)
+@click.option(
+    "--threads", type=click.IntRange(1), metavar="N", help="Threads of the CPU jobs to judge.  [default: torch's]"
+)
+@click.option("--device", default="cpu", show_default=True, metavar="NAME", help="cpu, cuda or cuda:N.")
+@options.output
+def calibrate(threads: int | None, device: str, form: str) -> int:
+    """Measure a device of this machine and keep its peaks for later windows.
+
+    A matrix product, arithmetic in cache, and a large copy; measured figures win over a datasheet's.
+    """
+    from dataclasses import replace  # noqa: PLC0415
+
+    from roofwatch.cli import showing  # noqa: PLC0415
+    from roofwatch.cli.render import listing  # noqa: PLC0415
+    from roofwatch.collectors import calibrate as calibration  # noqa: PLC0415
+    from roofwatch.model import devices  # noqa: PLC0415
+    from roofwatch.model.answer import device_json  # noqa: PLC0415
+    from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
+
+    found = calibration.device_of(threads, device)
+    peaks = calibration.measure(threads, device)
+    try:
+        devices.save_peaks(devices.calibration_file(), devices.calibration_key(found), peaks)
+    except OSError as error:
+        where = devices.calibration_file()
+        raise RoofwatchError(f"{where} cannot be written: {error.strerror}; set XDG_CACHE_HOME.") from None
+    query = {"name": "devices calibrate", "device": device, "threads": threads}
+    return showing.show(_answer(query, [device_json(replace(found, peaks=peaks))]), form, KEYS, listing.devices)
