@@ -14,6 +14,7 @@ _SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A
 _SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
 _COPY_OP = "aten::copy_"
 _PAGEABLE = re.compile(r"Pageable")  # a copy from or to ordinary host memory blocks its caller, even when asynchronous
+_ITEM_GRID = re.compile(r"\Ahip(?:Ext|Hcc)ModuleLaunchKernel")
 _BACKWARD = re.compile(r"\Aautograd::engine::evaluate_function|Backward\d*\Z")
 _EVALUATE = re.compile(r"\Aautograd::engine::evaluate_function")
 _OPTIMIZER = re.compile(r"\AOptimizer\.(?:step|zero_grad)#")
@@ -37,6 +38,7 @@ def mask(names: Sequence[str], test: Test) -> Mask:
 
 
 is_launch: Test = _LAUNCH.search
+is_item_grid: Test = _ITEM_GRID.match  # its grid counts work items, where all others' count blocks
 is_blocking_copy: Test = _COPY.search
 is_sync_call: Test = _SYNC.search
 is_copy_op: Test = _COPY_OP.__eq__

@@ -57,6 +57,7 @@ class _OpArgs(Struct, gc=False):
 class _HostArgs(Struct, gc=False):
     correlation: Any = None
     grid: Any = None
+    block: Any = None
 
 
 class _DeviceArgs(Struct, gc=False):
@@ -64,6 +65,7 @@ class _DeviceArgs(Struct, gc=False):
     device: Any = None
     stream: Any = None
     grid: Any = None
+    block: Any = None
     bytes: Any = None
 
 
@@ -132,8 +134,8 @@ class Columns:
     """All that is kept of a trace. ``add`` batches, then ``close``.
 
     Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and
-    the driver) thread, correlation, blocks; ``device`` sort, correlation, device, stream, blocks, bytes; ``notes`` and
-    ``modules`` thread.
+    the driver) thread, correlation, grid, block; ``device`` sort, correlation, device, stream, grid, block, bytes;
+    ``notes`` and ``modules`` thread. Grid and block are products over the three dimensions.
     """
 
     def __init__(self, longest_name: int) -> None:
@@ -144,8 +146,8 @@ class Columns:
         self.events = 0
         self.ascend = False
         self.ops = Table("thread", "inputs")
-        self.host = Table("thread", "correlation", "blocks")
-        self.device = Table("sort", "correlation", "device", "stream", "blocks", "bytes")
+        self.host = Table("thread", "correlation", "grid", "block")
+        self.device = Table("sort", "correlation", "device", "stream", "grid", "block", "bytes")
         self.notes = Table("thread")
         self.modules = Table("thread")
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
@@ -229,7 +231,8 @@ class Columns:
             self.host.add(
                 **common,
                 correlation=_numbers([a.correlation for a in args]),
-                blocks=_ints([_blocks(a.grid) for a in args]),
+                grid=_ints([_volume(a.grid) for a in args]),
+                block=_ints([_volume(a.block) for a in args]),
             )
         elif table == NOTE:
             self.notes.add(**common)
@@ -252,7 +255,8 @@ class Columns:
             correlation=_numbers([a.correlation for a in args]),
             device=_numbers(devices),
             stream=_numbers(streams),
-            blocks=_ints([_blocks(a.grid) for a in args]),
+            grid=_ints([_volume(a.grid) for a in args]),
+            block=_ints([_volume(a.block) for a in args]),
             bytes=_numbers([a.bytes for a in args]),
         )
 
@@ -309,12 +313,12 @@ def _number(value: Any) -> int:
     return value
 
 
-def _blocks(grid: Any) -> int:
-    """Blocks of a launch grid [x, y, z]."""
-    if not isinstance(grid, list) or len(grid) != 3:
+def _volume(extents: Any) -> int:
+    """The product of a grid's or a block's [x, y, z]."""
+    if not isinstance(extents, list) or len(extents) != 3:
         return UNKNOWN
-    x, y, z = grid
+    x, y, z = extents
     if type(x) is not int or type(y) is not int or type(z) is not int:
         return UNKNOWN
-    blocks = x * y * z
-    return blocks if 0 < blocks < 1 << 62 else UNKNOWN
+    volume = x * y * z
+    return volume if 0 < volume < 1 << 62 else UNKNOWN

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode
+from roofwatch.collectors.kineto.outline import top_fields
 from roofwatch.collectors.kineto.recover import BOUNDARY, list_end, recover
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.source import Source
 from roofwatch.model.errors import RoofwatchError
 
 CHUNK_BYTES = 1 << 20  # text decoded at once: large enough to be fast, small beside the memory of the interpreter
-MAX_EVENT_BYTES = 16 << 20  # one event longer than this is left out
-MAX_OUTLINE_BYTES = 64 << 20  # the same for all that stands before, or after, the event list
+MAX_EVENT_BYTES = 4 << 20  # one event longer than this is left out
+MAX_OUTLINE_BYTES = 32 << 20  # the same for all that stands before, or after, the event list
 _BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -27,7 +28,6 @@ _START = re.compile(rb'\{\s*"[^"\\]{0,40}"\s*:')
 _BEFORE = re.compile(rb"\}\s*,\s*\Z")
 _BEFORE_WINDOW = 256
 _POSITION = re.compile(r"\(byte (\d+)\)")
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # Read without the rest of the object where that is damaged.
 _RESCUED = re.compile(rb'"(baseTimeNanoseconds|record_shapes)"\s*:\s*"?(\d{1,20})')
 
@@ -36,7 +36,9 @@ class Document:
     """Reads one file. ``batches`` first; after it ``fields``, ``dropped`` and ``problems`` are complete."""
 
     def __init__(self, source: Source) -> None:
-        self.fields: dict[str, bytes] = {}  # top-level key → its JSON text, of the first document
+        self.fields: dict[
+            str, bytes
+        ] = {}  # top-level key (of ``outline.FIELDS``) → its JSON text, of the first document
         self.dropped: Counter[str] = Counter()
         self.problems: list[str] = []
         self._in_object = False
@@ -305,13 +307,13 @@ def _object(text: bytes) -> tuple[dict[str, bytes], int]:
     """The fields of the JSON object that ``text`` begins with, and where it ends."""
     end = len(text)
     try:
-        fields = _fields.decode(text)
+        fields = top_fields(text)
     except msgspec.DecodeError as error:
         end = _trailing(error)
         if end < 0:
             raise
-        fields = _fields.decode(text[:end])
-    return {key: bytes(value) for key, value in fields.items()}, end
+        fields = top_fields(text[:end])
+    return fields, end
 
 
 def _closes(text: bytes) -> bool:

@@ -46,7 +46,6 @@ class Launches:
     row: Ints  # of the host calls
     thread: Ints
     time: Ints
-    blocks: Ints
     backlog: Mask  # launched before the window
 
 
@@ -186,7 +185,7 @@ def launches_of(columns: Columns) -> Launches:
     host, wanted = columns.host, columns.device["correlation"]
     unknown = np.full(len(wanted), NONE, dtype=np.int64)
     if not len(host):
-        return Launches(unknown, unknown, unknown, unknown, np.zeros(len(wanted), dtype=np.bool_))
+        return Launches(unknown, unknown, unknown, np.zeros(len(wanted), dtype=np.bool_))
     order = np.lexsort((host["start"], host["correlation"]))  # of several calls with one id the first launched
     ids = host["correlation"][order]
     at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
@@ -197,7 +196,6 @@ def launches_of(columns: Columns) -> Launches:
         row=row,
         thread=np.where(known, host["thread"][row], NONE),
         time=np.where(known, host["start"][row], NONE),
-        blocks=np.where(known, host["blocks"][row], NONE),
         backlog=~known & (wanted >= 0) & bool(any_launch),
     )
 

@@ -19,6 +19,14 @@ _NVIDIA_FIELDS = ("cupti_version", "cuda_runtime_version", "cuda_driver_version"
 _AMD_CALL, _NVIDIA_CALL = re.compile(r"\Ahip[A-Z]"), re.compile(r"\Acu(?:da)?[A-Z]")
 
 
+FIELDS = (
+    "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "record_shapes", *_AMD_FIELDS, *_NVIDIA_FIELDS,
+)  # fmt: skip
+MAX_FIELD_BYTES = 1 << 20  # as Python objects a text takes many times its size
+_Top: Any = msgspec.defstruct("_Top", [(name, msgspec.Raw, msgspec.Raw()) for name in FIELDS])
+_top = msgspec.json.Decoder(_Top)
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """What the top-level fields say; None where they do not."""
@@ -51,6 +59,17 @@ def outline_of(fields: Mapping[str, bytes]) -> Outline:
         properties=tuple(entry for entry in properties if isinstance(entry, dict)),
         vendor=vendor,
     )
+
+
+def top_fields(text: bytes) -> dict[str, bytes]:
+    """The fields of ``FIELDS`` in the text of a JSON object, as JSON text; the others are skipped unread.
+
+    Raises:
+        one of ``DECODE_ERRORS``: the text is no JSON object.
+    """
+    top = _top.decode(text)
+    values = ((name, getattr(top, name)) for name in FIELDS)
+    return {name: bytes(value) for name, value in values if 0 < len(memoryview(value)) <= MAX_FIELD_BYTES}
 
 
 def device_of(outline: Outline, index: int, call_names: Sequence[str]) -> RawDevice:

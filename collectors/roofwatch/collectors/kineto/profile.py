@@ -110,7 +110,6 @@ def _device_records(
     indexes, position = np.unique(device["device"], return_inverse=True)
     shaped = places.shaped >= 0
     inputs = np.where(shaped, columns.ops["inputs"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped
-    blocks = np.where(device["blocks"] >= 0, device["blocks"], launches.blocks)
     records = Records(
         device=position.astype(np.int64),
         name=device["name"],
@@ -123,12 +122,24 @@ def _device_records(
         linked=places.op >= 0,
         in_step=places.in_step,
         duration=device["end"] - device["start"],
-        blocks=blocks,
+        blocks=_blocks(columns, launches),
         bytes=device["bytes"],
     )
     devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
     with_timelines(devices, position, columns, host, launches)
     return devices, records
+
+
+def _blocks(columns: Columns, launches: Launches) -> Ints:
+    """Blocks of each kernel, by its own grid or else its launch's; -1 where neither is recorded."""
+    grid, block = columns.device["grid"], columns.device["block"]
+    if not len(columns.host):
+        return grid
+    row = launches.row
+    grid = np.where((grid < 0) & (row >= 0), columns.host["grid"][row], grid)
+    block = np.where((block < 0) & (row >= 0), columns.host["block"][row], block)
+    in_items = (row >= 0) & calls.mask(columns.names.values_seen, calls.is_item_grid)[columns.host["name"][row]]
+    return np.where(in_items & (block > 0) & (grid > 0), -(-grid // np.maximum(block, 1)), grid)
 
 
 def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records]:
