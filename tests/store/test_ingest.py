@@ -179,7 +179,7 @@ HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "no such signature": (lambda m: m.windows[0].kernels.signature.__setitem__(0, 7), "index out of range"),
     "kernel twice": (lambda m: m.windows[0].kernels.signature.__setitem__(1, 0), "twice in a window"),
     "short column": (lambda m: m.windows[0].kernels.step_ns.pop(), "unequal lengths"),
-    "short roofs": (lambda m: m.windows[0].kernels.roof_ns.pop(), "shorter"),
+    "short roofs": (lambda m: m.windows[0].kernels.roof_ns.pop(), "longer"),
     "infinite roof": (lambda m: m.windows[0].kernels.roof_ns.__setitem__(0, math.inf), "roof_ns"),
     "negative ridge": (lambda m: m.windows[0].kernels.ridge.__setitem__(0, -1.0), "ridge"),
     "histogram beyond time": (lambda m: m.windows[0].kernels.histogram_low.__setitem__(0, 1 << 31), "histogram_low"),

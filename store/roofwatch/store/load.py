@@ -149,7 +149,8 @@ class Loader:
         self._signatures(connection, dict(chain.from_iterable(work.signatures.items() for work in group)))
         roofs = dict(chain.from_iterable(work.roofs.items() for work in group))
         names = ("signature_id", "peaks_id", "roof_ns", "ridge")
-        flat = [x for key, value in self.known.news(schema.roofs, roofs).items() for x in (*key, *value)]
+        news = self.known.news(schema.roofs, roofs)
+        flat = [x for key, value in news.items() if value != (None, None) for x in (*key, *value)]
         bulk.insert(connection, schema.roofs, names, flat, bulk.update(schema.roofs, names))
 
     def _node(self, connection: Connection, node: Node) -> int:
