@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
-from roofwatch.agent import config
+from roofwatch.agent import config, counters
 from roofwatch.agent.config import Config, parse
 from roofwatch.model.errors import UsageError
 
@@ -80,3 +81,15 @@ def test_help_tells_every_setting_with_its_variable():
         assert "--" + declared.name.replace("_", "-") in out
         assert f"[{config.variable_of(declared.name)}]" in " ".join(out.split())
     assert out.endswith("[]\n")
+
+
+def test_the_documentation_tells_every_setting_and_every_drop_reason():
+    """docs/agent.md holds each flag with its variable, and each reason of the counters."""
+    text = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()
+    reasons = [value for name, value in vars(counters).items() if name.isupper() and isinstance(value, str)]
+
+    assert len(reasons) > 10
+    for declared in fields(Config):
+        assert f"| `--{declared.name.replace('_', '-')}` | `{config.variable_of(declared.name)}` |" in text
+    for reason in reasons:
+        assert f"`{reason}`" in text
