@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -127,11 +129,16 @@ def _engine(url: URL) -> Engine:
 
 def _log_ahead(database: Database) -> None:
     """Let readers and the writer work beside each other. The file remembers it, so only a file that is ours gets it."""
-    raw = database.engine.raw_connection()
-    try:
-        raw.cursor().execute("PRAGMA journal_mode=WAL").fetchall()
-    finally:
-        raw.close()
+    with database.engine.connect() as connection:
+        raw: Any = connection.connection.driver_connection
+        deadline = time.monotonic() + BUSY_S
+        while raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                raw.execute("PRAGMA journal_mode=WAL").fetchone()
+            except sqlite3.OperationalError as error:  # for this statement the busy timeout does not hold
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise RoofwatchError(f"the database {database.url} failed: {error}{_advice(str(error))}") from error
+                time.sleep(0.02)
 
 
 def _migrate(database: Database) -> None:
