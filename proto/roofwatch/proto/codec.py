@@ -50,7 +50,7 @@ def windows(message: pb.Segment) -> list[Window]:
 
 def seal(message: pb.Segment, agent: str, boot: str, sequence: int) -> pb.SegmentEnvelope:
     """Compress a segment under its number."""
-    raw = message.SerializeToString()
+    raw = message.SerializeToString(deterministic=True)  # maps in order: the same content is the same segment
     payload = zstandard.ZstdCompressor(level=3).compress(raw)  # a fresh object: zstd objects are not thread-safe
     return pb.SegmentEnvelope(
         id=pb.SegmentId(agent=agent, boot=boot, sequence=sequence),

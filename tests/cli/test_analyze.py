@@ -1,0 +1,193 @@
+"""``analyze`` and ``import`` on real, on small and on damaged traces."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from roofwatch.model.answer import ROW_KEYS
+
+Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+COVERAGE = {
+    "windows", "device_records", "device_time_ns", "busy_ns", "span_ns", "linked_share", "backlog_share",
+    "classified_share", "named_share", "sampled_share", "dropped",
+}  # fmt: skip
+QWEN = "kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
+
+# One 4096³ half-precision addmm of 800 µs and one copy of 100 µs on an A100, launched 10 µs before they run.
+DEVICE = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_198_045_184, "numSms": 108}
+SHAPES = [[4096], [4096, 4096], [4096, 4096], [], []]
+TYPES = ["c10::Half", "c10::Half", "c10::Half", "Scalar", "Scalar"]
+EVENTS = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "pid": 7, "tid": 7, "ts": 1_000.0, "dur": 50.0,
+     "args": {"External id": 1, "Input Dims": SHAPES, "Input type": TYPES}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 7, "ts": 1_010.0, "dur": 5.0,
+     "args": {"correlation": 11, "External id": 1}},
+    {"ph": "X", "cat": "kernel", "name": "ampere_fp16_gemm", "pid": 0, "tid": 7, "ts": 1_020.0, "dur": 800.0,
+     "args": {"correlation": 11, "External id": 1, "device": 0, "stream": 7}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaMemcpyAsync", "pid": 7, "tid": 7, "ts": 1_060.0, "dur": 5.0,
+     "args": {"correlation": 12}},
+    {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "pid": 0, "tid": 7, "ts": 1_820.0,
+     "dur": 100.0, "args": {"correlation": 12, "device": 0, "stream": 7, "bytes": 1024}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The trace of the two records above."""
+    path = tmp_path / "small.json.gz"
+    document = {"schemaVersion": 1, "deviceProperties": [DEVICE], "traceEvents": EVENTS}
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return path
+
+
+def test_the_json_is_the_contract(roofwatch: Roofwatch, traces: Path) -> None:
+    """One object with the documented keys, rows with theirs in order, null for unknown; --top holds here too."""
+    done = roofwatch("analyze", str(traces / QWEN), "--format", "json", "--top", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["schema_version", "query", "coverage", "device", "timeline", "cost", "rows"]
+    assert answer["schema_version"] == 1
+    assert set(answer["coverage"]) == COVERAGE
+    assert answer["device"]["model"].startswith("NVIDIA H100")
+    assert {"vendor", "model", "units", "memory_bytes", "inferred", "peaks"} <= set(answer["device"])
+    assert {"busy_ns", "idle_ns", "causes", "devices"} == set(answer["timeline"])
+    assert answer["cost"] is None
+    assert len(answer["rows"]) == 7
+    assert all(tuple(row) == ROW_KEYS for row in answer["rows"])
+    everything = json.loads(roofwatch("analyze", str(traces / QWEN), "--format", "json", "--top", "0").stdout)
+    assert len(everything["rows"]) > 20
+    assert everything["rows"][:7] == answer["rows"]
+    assert sum(row["total_ns"] for row in everything["rows"]) == answer["coverage"]["device_time_ns"]
+    assert sum(row["share"] for row in everything["rows"]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["kineto/mi300_Qwen1.5-0.5B.json.gz", "kineto/cpu_only.json.gz", QWEN])
+def test_tables_of_real_traces_fit_80_columns(roofwatch: Roofwatch, traces: Path, name: str) -> None:
+    """NVIDIA, AMD and CPU: a head, 20 rows at most, no line wider than 80."""
+    done = roofwatch("analyze", str(traces / name))
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(Path(name).name)
+    assert max(map(len, lines)) <= 80
+    table = lines[lines.index("") + 1 :]
+    assert 1 <= sum(line.lstrip().split(" ", 1)[0].isdigit() for line in table) <= 20
+
+
+def test_csv_has_a_header_and_as_many_rows(roofwatch: Roofwatch, traces: Path) -> None:
+    """Every row has every column, and unknown is empty."""
+    done = roofwatch("analyze", str(traces / QWEN), "--format", "csv", "--top", "30")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert tuple(rows[0]) == ROW_KEYS
+    assert len(rows) == 30
+    assert all(None not in row.values() and None not in row for row in rows)
+
+
+def test_a_product_by_hand(roofwatch: Roofwatch, small: Path) -> None:
+    """2·4096³ + 4096² additions of the bias at most; 3·4096² + 4096 halves; roof 440.5 µs of 800: 55 %; idle 0 of 900 µs.
+
+    The copy is 100 of 900 µs, 11.1 %.
+    """
+    done = roofwatch("analyze", str(small), "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = json.loads(done.stdout)
+    product, copy = answer["rows"]
+    assert (product["op"], product["kind"], product["bound"], product["evidence"]) == (
+        "aten::addmm", "matmul", "compute", "shapes",
+    )  # fmt: skip
+    assert product["total_ns"] == 800_000
+    assert product["flops"] == pytest.approx(2 * 4096**3, rel=2e-4)
+    assert product["bytes"] == pytest.approx(3 * 4096**2 * 2, rel=1e-3)
+    assert product["roof_fraction"] == pytest.approx(0.5506, rel=1e-3)
+    assert product["ridge"] == pytest.approx(153.02, rel=1e-4)
+    assert (copy["bound"], copy["evidence"], copy["share"]) == ("copy", "definition", pytest.approx(1 / 9))
+    assert answer["timeline"]["busy_ns"] == 900_000
+
+
+BROKEN_WITHOUT_RECORDS = {
+    "be_pairs", "empty_file", "empty_traceEvents", "no_traceEvents", "truncated_after_comma", "truncated_gz_stream",
+    "truncated_mid_event",
+}  # fmt: skip
+BROKEN_IN_PART = {
+    "concatenated_two_documents", "control_char_in_name", "invalid_utf8_in_name", "nan_inf_values",
+    "toplevel_list_unclosed", "trailing_comma_in_args", "unescaped_quote_in_name", "windows_backslash",
+}  # fmt: skip
+
+
+def test_every_broken_trace_gives_records_or_a_sentence(roofwatch: Roofwatch, traces: Path) -> None:
+    """Exit 0 or 4 with records on stdout, or exit 1 without; one sentence that names the file; never a traceback."""
+    files = sorted((traces / "kineto_broken").iterdir())
+    assert len(files) == 22
+    for file in files:
+        name = file.name.split(".")[0]
+        done = roofwatch("analyze", str(file), "--format", "json")
+        expected = 1 if name in BROKEN_WITHOUT_RECORDS else 4 if name in BROKEN_IN_PART else 0
+        assert done.returncode == expected, (name, done.stderr)
+        assert "Traceback" not in done.stderr
+        lines = done.stderr.splitlines()
+        assert len(lines) == (0 if expected == 0 else 1), (name, lines)
+        assert all(line.startswith(f"roofwatch: {file}") for line in lines)
+        if expected == 1:
+            assert done.stdout == ""
+        else:
+            assert json.loads(done.stdout)["rows"], name
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: None, lambda path: path.write_text("hello")])
+def test_what_is_no_trace(roofwatch: Roofwatch, tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """A folder, nothing, a text: one sentence that names it, exit 1."""
+    path = tmp_path / "what"
+    make(path)
+    done = roofwatch("analyze", str(path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert str(path) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_import_counts_a_file_once(roofwatch: Roofwatch, small: Path, tmp_path: Path) -> None:
+    """Twice into a database: one window, found by node, by model, by label; its time is the trace's, 1970."""
+    url = f"sqlite:///{tmp_path}/t.db"
+    arguments = ("import", str(small), "--db", url, "--node", "lab", "--model", "m", "--label", "run=1")
+    first, second = roofwatch(*arguments), roofwatch(*arguments)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout == f"{small}: 2 records\n"
+    assert second.stdout == f"{small}: 2 records, known already\n"
+    assert json.loads(roofwatch("windows", "--db", url, "--since", "all", "--format", "json").stdout)["rows"][0][
+        "device_records"
+    ] == 2  # fmt: skip
+    for wanted in (["--node", "lab"], ["--model", "m"], ["--label", "run=1"], ["--label", "file=small.json.gz"]):
+        found = roofwatch("top", "--db", url, "--since", "all", "--format", "json", *wanted)
+        assert [row["calls"] for row in json.loads(found.stdout)["rows"]] == [1, 1], wanted
+    missing = roofwatch("top", "--db", url, "--since", "all", "--node", "other", "--format", "json")
+    assert missing.returncode == 4
+    assert json.loads(missing.stdout)["rows"] == []
+    assert "nothing matches" in missing.stderr
+
+
+def test_import_goes_on_after_a_bad_file(roofwatch: Roofwatch, small: Path, tmp_path: Path) -> None:
+    """The good one is stored, the bad one told, the exit code is 1."""
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    url = f"sqlite:///{tmp_path}/t.db"
+    done = roofwatch("import", str(bad), str(small), "--db", url)
+    assert done.returncode == 1
+    assert str(bad) in done.stderr
+    assert json.loads(roofwatch("nodes", "--db", url, "--format", "json").stdout)["rows"][0]["windows"] == 1
+
+
+def test_a_file_and_a_store_answer_alike(roofwatch: Roofwatch, traces: Path, tmp_path: Path) -> None:
+    """The rows of ``analyze`` and those of ``top`` after ``import`` are the same objects."""
+    url, file = f"sqlite:///{tmp_path}/t.db", str(traces / QWEN)
+    assert roofwatch("import", file, "--db", url).returncode == 0
+    stored = json.loads(roofwatch("top", "--db", url, "--since", "all", "--top", "0", "--format", "json").stdout)
+    read = json.loads(roofwatch("analyze", file, "--top", "0", "--format", "json").stdout)
+    assert stored["rows"] == read["rows"]
+    assert {**stored["coverage"], "sampled_share": None} == read["coverage"]

@@ -1,0 +1,136 @@
+"""Nodes, processes, windows, devices and the doctor's lines, in 80 columns, against text written by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from roofwatch.cli.render import listing
+
+NOW = 1_770_000_000_000_000_000  # 2026-02-02 02:40:00 UTC
+S = 1_000_000_000
+
+NODE: dict[str, Any] = {
+    "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8, "device": "NVIDIA H100 SXM5 80 GB",
+    "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None, "versions": ["0.1.0"],
+    "agent_drops": {},
+}  # fmt: skip
+PROCESS: dict[str, Any] = {
+    "process": "00000000000004d2", "node": "gpu-07", "pid": 4711, "model": "llama-7b", "user": "ada", "job": None,
+    "container": None, "rank": 3, "world_size": 8, "device": "NVIDIA H100 SXM5 80 GB", "devices": 1, "windows": 48,
+    "last_window_unix_ns": NOW - 125 * S, "steps": 96, "device_time_ns": 3 * S, "busy_share": 0.613, "mfu": None,
+    "lost_ns": 1, "represented_ns": 1000, "lost_share": 0.0012, "versions": {}, "labels": {},
+}  # fmt: skip
+WINDOW: dict[str, Any] = {
+    "uid": "0" * 32, "start_unix_ns": NOW, "process": "00000000000004d2", "node": "gpu-07", "pid": 4711,
+    "model": "llama-7b", "device": "NVIDIA H100 SXM5 80 GB", "duration_ns": 182_400_000, "steps": 2,
+    "represents_ns": 60 * S, "trigger": "periodic", "collector": "kineto", "shapes_recorded": True, "events_read": 9,
+    "device_records": 12_345, "device_time_ns": 150_000_000, "busy_ns": 111_264_000, "span_ns": 182_400_000,
+    "linked_share": 0.998, "classified_share": 0.978, "close_path": "native", "lost_ns": 21_300_000, "dropped": {},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Local times are shown; here they are UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_nodes() -> None:
+    """5,400 s are 1.50 h; two reasons of drops add up; what was never busy is unknown, not 0; no GPU name is cut."""
+    idle = {
+        **NODE, "node": "a-node-with-a-long-name.cluster.example", "last_seen_unix_ns": NOW - 3 * 86_400 * S,
+        "device": None, "devices": 1, "processes": 1, "windows": 1, "busy_share": None, "device_time_ns": 0,
+        "agent_drops": {"spool_bytes": 2, "parse_error": 1_500},
+    }  # fmt: skip
+    assert listing.nodes({"rows": [NODE, idle]}, 80, NOW) == (
+        "node            device           seen processes windows busy device time dropped\n"
+        "gpu-07          8 × NVIDIA H100… 12 s         8   1,234 61 %      1.50 h       0\n"
+        "a-node-with-a-… 1 × unnamed dev…  3 d         1       1    –         0 s   1,502\n"
+    )
+
+
+def test_processes() -> None:
+    """125 s are 2 min; a rank without a world size keeps its number; an unmeasured cost is unknown."""
+    other = {**PROCESS, "pid": 99, "model": None, "rank": None, "steps": None, "lost_share": None, "windows": 1}
+    lone = {**PROCESS, "pid": 100, "rank": 0, "world_size": None}
+    assert listing.processes({"rows": [PROCESS, other, lone]}, 80, NOW) == (
+        "node    pid model    rank device                  seen windows steps busy   cost\n"
+        "gpu-07 4711 llama-7b  3/8 1 × NVIDIA H100 SXM5…  2 min      48    96 61 % 0.12 %\n"
+        "gpu-07   99 –           – 1 × NVIDIA H100 SXM5…  2 min       1     – 61 %      –\n"
+        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100 SXM5…  2 min      48    96 61 % 0.12 %\n"
+    )
+
+
+def test_windows() -> None:
+    """Busy is 111.264 of 182.4 ms; the model (drop 3), then the node (drop 2) have no room in 80 columns."""
+    other = {**WINDOW, "steps": None, "linked_share": None, "classified_share": None, "lost_ns": None, "span_ns": 0}
+    assert listing.windows({"rows": [WINDOW, {**other, "close_path": None}]}, 80, NOW) == (
+        "start           pid steps length records busy linked judged    lost close\n"
+        "02-02 02:40:00 4711     2 182 ms  12,345 61 %  100 %   98 % 21.3 ms native\n"
+        "02-02 02:40:00 4711     – 182 ms  12,345    –      –      –       – –\n"
+    )
+
+
+def test_devices() -> None:
+    """A100: 312e12 / 2.039e12 = 153; T4: no bf16, fp16 65e12 / 320e9 = 203; a device without peaks is all unknown."""
+    a100 = {
+        "vendor": "nvidia", "model": "NVIDIA A100", "units": 108,
+        "peaks": {
+            "flops": {
+                "bf16/matrix": {"value": 312e12, "source": "datasheet"},
+                "fp32/vector": {"value": 19.5e12, "source": "measured"},
+            },
+            "bandwidth": {"value": 2.039e12, "source": "datasheet"},
+        },
+    }  # fmt: skip
+    t4 = {
+        "vendor": "nvidia", "model": "NVIDIA T4", "units": 40,
+        "peaks": {
+            "flops": {"fp16/matrix": {"value": 65e12, "source": "datasheet"}},
+            "bandwidth": {"value": 320e9, "source": "datasheet"},
+        },
+    }  # fmt: skip
+    cpu = {"vendor": "cpu", "model": "EPYC", "units": 1, "peaks": {"flops": {}, "bandwidth": None}}
+    assert listing.devices({"rows": [a100, t4, cpu]}, 80) == (
+        "device           bandwidth   fp32  bf16   fp16 tf32 ridge source\n"
+        "NVIDIA A100         2.04 T 19.5 T 312 T      –    –   153 datasheet+measured\n"
+        "NVIDIA T4            320 G      –     – 65.0 T    –   203 datasheet\n"
+        "1 thread of EPYC         –      –     –      –    –     – –\n"
+        "\n"
+        "bandwidth in bytes/s, peaks in FLOP/s: fp32 vector, the others matrix unit\n"
+    )
+
+
+def test_doctor() -> None:
+    """Advice stands under what it is for."""
+    rows = [
+        {"check": "python", "status": "ok", "detail": "3.11.7 runs this program", "advice": None},
+        {"check": "agent", "status": "fail", "detail": "none listens on /x", "advice": "start one: roofwatch agent"},
+    ]
+    assert listing.checks({"rows": rows}, 80) == (
+        "ok    python       3.11.7 runs this program\n"
+        "fail  agent        none listens on /x\n"
+        "                   → start one: roofwatch agent\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(-5, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7_199, "119 min"), (7_200, "2 h"), (172_800, "2 d")],
+)
+def test_ago(seconds: int, shown: str) -> None:
+    """The largest unit of which there are two; a clock that is ahead is no negative time."""
+    assert listing.ago(NOW - seconds * S, NOW) == shown
+
+
+def test_nothing_is_no_table() -> None:
+    """Without rows there is no header either."""
+    assert listing.nodes({"rows": []}, 80, NOW) == listing.windows({"rows": []}, 80, NOW) == ""
