@@ -133,6 +133,14 @@ def glu(call: Call) -> Work | None:
     return None if x is None else Work(4 * (x.numel // 2), x.bytes + x.numel // 2 * x.item)
 
 
+def quantize(call: Call) -> Work | None:
+    """Scaled quantisation of serving engines, (out, x, scale): one multiply an element, x read, the narrow out written."""
+    out, x, scale = call.tensor(0), call.tensor(1), call.tensor(2)
+    if out is None or x is None:
+        return None
+    return Work(x.numel, x.bytes + out.bytes + (scale.bytes if scale is not None else 0))
+
+
 def rope(call: Call) -> Work | None:
     """rotary_embedding(positions, q, k, …) in place: three operations an element of q and k (x·cos ± y·sin)."""
     tensors = [t for t in call.tensors if is_float(t.dtype)]
@@ -156,5 +164,6 @@ TABLE: dict[str, Formula] = {
     "aten::native_dropout": Formula("dropout", dropout),
     "_C::silu_and_mul": Formula("gated_activation", gated),
     "_C::gelu_and_mul": Formula("gated_activation", gated),
+    "_C::static_scaled_fp8_quant": Formula("quantize", quantize),
     "_C::rotary_embedding": Formula("rope", rope),
 }

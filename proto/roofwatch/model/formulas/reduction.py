@@ -28,7 +28,7 @@ def _dims(call: Call, at: int) -> tuple[int, ...] | None:
     found = call.integers(at)
     if found is not None:
         return found
-    recorded = any(a.text for a in call.arguments)
+    recorded = any(a.text is not None for a in call.arguments)
     return () if recorded or len(call.arguments) <= at else None
 
 

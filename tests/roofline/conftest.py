@@ -1,0 +1,39 @@
+"""How the tests of this folder ask for the work of a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roofwatch.model.formulas.base import Work
+from roofwatch.model.formulas.table import formula_of, work_of
+from roofwatch.model.shapes import call_of
+
+Count = Callable[..., Work | None]
+
+
+def count_work(
+    op: str,
+    dims: list[Any],
+    types: list[str],
+    concrete: list[str] | None = None,
+    *,
+    strides: list[Any] | None = None,
+    kernel: str = "",
+) -> Work | None:
+    """FLOPs and bytes of a call given as Kineto writes it; arguments after the last one named are absent."""
+    texts = [json.dumps(part) if part is not None else None for part in (dims, types, strides, concrete)]
+    call = call_of(op, *texts, kernel)
+    formula = formula_of(op)
+    assert call is not None
+    assert formula is not None, f"no formula for {op}"
+    return work_of(formula, call)
+
+
+@pytest.fixture
+def count() -> Count:
+    """Counts the work of one call."""
+    return count_work

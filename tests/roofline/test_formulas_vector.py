@@ -1,0 +1,304 @@
+"""Elementwise, norms, softmax, reductions, pooling, losses: FLOPs and bytes worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+F32, F64, BF16, HALF, LONG, BOOL = "float", "double", "c10::BFloat16", "c10::Half", "long int", "bool"
+SCALAR, LIST = "Scalar", "ScalarList"
+
+
+def test_add(count):
+    """1,000 + 1,000 elements in fp32: 1,000 FLOPs; two read, one written: 12,000 B."""
+    assert count("aten::add", [[1000], [1000], []], [F32, F32, SCALAR]) == (1000, 12_000)
+
+
+def test_add_broadcasts(count):
+    """(4,1,5) + (3,1) → (4,3,5) = 60 FLOPs; (20 + 3 + 60)·4 = 332 B: an operand is read at its own size."""
+    assert count("aten::add", [[4, 1, 5], [3, 1], []], [F32, F32, SCALAR]) == (60, 332)
+
+
+def test_in_place_reads_and_writes_itself(count):
+    """add_ of 100 bf16 and 100 fp32: the result keeps bf16: 200 + 400 read, 200 written."""
+    assert count("aten::add_", [[100], [100], []], [BF16, F32, SCALAR]) == (100, 800)
+
+
+def test_mixed_dtypes_promote(count):
+    """bf16 + fp32 → fp32: 200 + 400 + 400 B; fp16 · bf16 → fp32: 200 + 200 + 400 B; int64 · fp16 → fp16: 800 + 200 + 200 B."""
+    assert count("aten::add", [[100], [100], []], [BF16, F32, SCALAR]).bytes == 1000
+    assert count("aten::mul", [[100], [100]], [HALF, BF16]).bytes == 800
+    assert count("aten::mul", [[100], [100]], [LONG, HALF]).bytes == 1200
+
+
+def test_scalar_operand_neither_promotes_nor_moves(count):
+    """bf16 · a 0-dim double (how a Python number arrives): 200 read, 200 written, 100 FLOPs."""
+    assert count("aten::mul", [[100], []], [BF16, F64]) == (100, 400)
+
+
+def test_integers_do_no_floating_point_work(count):
+    """int64 + int64: no FLOPs, 24 B an element; an integer divided gives fp32: 8 + 8 + 4."""
+    assert count("aten::add", [[10], [10], []], [LONG, LONG, SCALAR]) == (0, 240)
+    assert count("aten::div", [[10], [10]], [LONG, LONG]).bytes == 200
+
+
+def test_output_handed_in(count):
+    """abs of 6 doubles into an output that was still empty: 6 FLOPs; 48 read, 48 written."""
+    assert count("aten::abs", [[6], [0]], [F64, F64]) == (6, 96)
+
+
+def test_expanded_operand_is_read_once(count):
+    """An operand of (8,100) whose rows are one row (stride 0): 100·4 read, 800·4 read, 800·4 written."""
+    work = count("aten::mul", [[8, 100], [8, 100]], [F32, F32], strides=[[0, 1], [100, 1]])
+    assert work == (800, 400 + 3200 + 3200)
+
+
+@pytest.mark.parametrize(
+    ("op", "flops"), [("exp", 1), ("rsqrt", 1), ("relu", 1), ("sigmoid", 3), ("silu", 4), ("gelu", 5), ("tanh", 1)]
+)
+def test_one_operand(count, op, flops):
+    """y = f(x) in bf16: x read, y written, 4 B an element; silu x / (1 + exp(-x)) is 4 operations, gelu's erf form 5."""
+    assert count(f"aten::{op}", [[64]], [BF16]) == (64 * flops, 256)
+
+
+@pytest.mark.parametrize(("op", "flops"), [("threshold_backward", 1), ("gelu_backward", 9), ("silu_backward", 7)])
+def test_activation_backward(count, op, flops):
+    """Gradient and input read, gradient written: 12 B an element in fp32."""
+    assert count(f"aten::{op}", [[64], [64], []], [F32, F32, SCALAR]) == (64 * flops, 768)
+
+
+def test_ternary(count):
+    """addcmul_ self + v·a·b: 3 FLOPs; self, a, b read, self written: 16 B an element."""
+    assert count("aten::addcmul_", [[50], [50], [50], []], [F32, F32, F32, SCALAR]) == (150, 800)
+
+
+def test_comparison_gives_bool(count):
+    """x > 0 over 100 fp32: no FLOPs, 400 read, 100 written; logical_and of bools: 3 B an element."""
+    assert count("aten::gt", [[100], []], [F32, SCALAR]) == (0, 500)
+    assert count("aten::logical_and", [[100], [100]], [BOOL, BOOL]) == (0, 300)
+
+
+def test_where_and_masked_fill(count):
+    """where(mask, a, b): 1 + 4 + 4 read, 4 written; masked_fill_ of (4,5) with mask (4,1): 80 + 4 read, 80 written."""
+    assert count("aten::where", [[10], [10], [10]], [BOOL, F32, F32]) == (0, 130)
+    assert count("aten::masked_fill_", [[4, 5], [4, 1], []], [F32, BOOL, SCALAR]) == (0, 164)
+
+
+def test_dropout(count):
+    """100 fp32: compare and scale: 200 FLOPs; 400 read, 400 and a mask of 100 written; backward: grad and mask read."""
+    assert count("aten::native_dropout", [[100], [], []], [F32, SCALAR, SCALAR]) == (200, 900)
+    assert count("aten::native_dropout_backward", [[100], [100], []], [F32, BOOL, SCALAR]) == (200, 900)
+
+
+def test_gated_activations(count):
+    """glu of 2·50 fp32: 50 gates of 4 operations, 400 read, 200 written; silu_and_mul (10,8) → (10,4) bf16: 5·40, 240 B."""
+    assert count("aten::glu", [[100], []], [F32, SCALAR]) == (200, 600)
+    assert count("_C::silu_and_mul", [[10, 4], [10, 8]], [BF16, BF16]) == (200, 240)
+
+
+def test_rope_and_quantisation(count):
+    """rope on q (6,8) and k (6,4) bf16 in place with a (16,4) table: 3·72 FLOPs, 2·(96 + 48) + 128 B (positions not read by it).
+
+    fp8 quantisation of 40 bf16 with one scale: 40 FLOPs, 80 + 40 + 4 B.
+    """
+    shapes = [[6], [6, 8], [6, 4], [], [16, 4], []]
+    assert count("_C::rotary_embedding", shapes, [LONG, BF16, BF16, SCALAR, BF16, SCALAR]) == (216, 416)
+    fp8 = "c10::Float8_e4m3fn"
+    assert count("_C::static_scaled_fp8_quant", [[5, 8], [5, 8], []], [fp8, BF16, F32]) == (40, 124)
+
+
+def test_layer_norm(count):
+    """(4,10,64) bf16 with both parameters: 8 FLOPs on each of 2,560 elements = 20,480.
+
+    Bytes: 5,120 read, 5,120 written, 2·128 of parameters, 40 rows · 2 statistics · 4 B = 320: 10,816. Intensity 1.9: under 5.
+    """
+    shapes = [[4, 10, 64], [], [64], [64], []]
+    work = count("aten::native_layer_norm", shapes, [BF16, LIST, BF16, BF16, SCALAR], ["", "[64]", "", "", "1e-05"])
+    assert work == (20_480, 10_816)
+    assert work.flops / work.bytes < 5
+
+
+def test_layer_norm_backward(count):
+    """(40,64) fp32, all gradients: 13 FLOPs · 2,560 = 33,280.
+
+    Reads grad and x (2·10,240), mean and rstd (2·160), γ (256); writes dx (10,240), dγ, dβ (512): 31,808 B.
+    """
+    shapes = [[40, 64], [40, 64], [], [40, 1], [40, 1], [64], [64], []]
+    types = [F32, F32, LIST, F32, F32, F32, F32, LIST]
+    concrete = ["", "", "[64]", "", "", "", "", "[True, True, True]"]
+    assert count("aten::native_layer_norm_backward", shapes, types, concrete) == (33_280, 31_808)
+
+
+def test_rms_norm(count):
+    """(40,64) fp32 with γ: 4 FLOPs · 2,560; 10,240 read, 10,240 written, γ 256, rstd 160. Backward: 9 FLOPs an element.
+
+    Backward reads grad, x (20,480), rstd 160, γ 256; writes dx 10,240 and dγ 256: 31,392 B.
+    """
+    shapes, types = [[40, 64], [], [64], []], [F32, LIST, F32, ""]
+    assert count("aten::_fused_rms_norm", shapes, types, ["", "[64]", "", ""]) == (10_240, 20_896)
+    shapes, types = [[40, 64], [40, 64], [], [40, 1], [64], []], [F32, F32, LIST, F32, F32, LIST]
+    concrete = ["", "", "[64]", "", "", "[True, True]"]
+    assert count("aten::_fused_rms_norm_backward", shapes, types, concrete) == (23_040, 31_392)
+
+
+def test_rms_norm_of_serving_engines(count):
+    """(10,64) bf16. rms_norm: 4·640 FLOPs, 1,280 + 1,280 + 128 B. With the residual added in place: 5·640, 4·1,280 + 128 B."""
+    types = [BF16, BF16, BF16, SCALAR]
+    assert count("_C::rms_norm", [[10, 64], [10, 64], [64], []], types) == (2_560, 2_688)
+    assert count("_C::fused_add_rms_norm", [[10, 64], [10, 64], [64], []], types) == (3_200, 5_248)
+
+
+@pytest.mark.parametrize("op", ["native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"])
+def test_batch_norm(count, op):
+    """(2,3,8,8) fp32, training: 8 FLOPs · 384 = 3,072; 1,536 read and written, γβ 24, running 24, saved 2·3·4 = 24 B: 3,144.
+
+    In inference 4 FLOPs an element and nothing saved: 1,536 FLOPs, 3,120 B.
+    """
+    shapes = [[2, 3, 8, 8], [3], [3], [3], [3], [], [], []]
+    types = [F32] * 5 + [SCALAR] * 3
+    train = ["", "", "", "", "", "True", "0.1", "1e-05"]
+    assert count(f"aten::{op}", shapes, types, train) == (3_072, 3_144)
+    assert count(f"aten::{op}", shapes, types, [*train[:5], "False", "0.1", "1e-05"]) == (1_536, 3_120)
+
+
+def test_batch_norm_with_update(count):
+    """It always trains: the same 3,072 FLOPs and 3,144 B without a flag."""
+    shapes = [[2, 3, 8, 8], [3], [3], [3], [3], [], []]
+    assert count("aten::_batch_norm_with_update", shapes, [F32] * 5 + [SCALAR] * 2) == (3_072, 3_144)
+
+
+def test_batch_norm_backward(count):
+    """(2,3,8,8) fp32: 10 FLOPs · 384; grad and x read (3,072), dx written (1,536), γ 12, mean, invstd, dγ, dβ 4·12 = 4,668 B."""
+    shapes = [[2, 3, 8, 8], [2, 3, 8, 8], [3], [], [], [3], [3], [], [], []]
+    types = [F32, F32, F32, "", "", F32, F32, SCALAR, SCALAR, LIST]
+    concrete = [""] * 7 + ["True", "1e-05", "[True, True, True]"]
+    assert count("aten::native_batch_norm_backward", shapes, types, concrete) == (3_840, 4_668)
+
+
+def test_group_norm(count):
+    """(2,6,4,4) fp32 in 3 groups: 8 FLOPs · 192; 768 read and written, γβ 48, 2·2·3·4 = 48 B of statistics: 1,632.
+
+    Backward with all gradients: 13 FLOPs · 192; grad and x (1,536), statistics 48, γ 24, dx 768, dγ and dβ 48: 2,424 B.
+    """
+    shapes, types = [[2, 6, 4, 4], [6], [6]] + [[]] * 5, [F32, F32, F32] + [SCALAR] * 5
+    concrete = ["", "", "", "2", "6", "16", "3", "1e-05"]
+    assert count("aten::native_group_norm", shapes, types, concrete) == (1_536, 1_632)
+    shapes = [[2, 6, 4, 4], [2, 6, 4, 4], [2, 3], [2, 3], [6]] + [[]] * 5
+    types = [F32] * 5 + [SCALAR] * 4 + [LIST]
+    concrete = [""] * 5 + ["2", "6", "16", "3", "[True, True, True]"]
+    assert count("aten::native_group_norm_backward", shapes, types, concrete) == (2_496, 2_424)
+
+
+def test_softmax(count):
+    """(8,100) bf16: 5 FLOPs · 800; 1,600 read, 1,600 written; with half_to_float 3,200 written. Backward: 4 · 800, 4,800 B."""
+    shapes, types = [[8, 100], [], []], [BF16, SCALAR, SCALAR]
+    assert count("aten::_softmax", shapes, types, ["", "-1", "False"]) == (4_000, 3_200)
+    assert count("aten::_log_softmax", shapes, types, ["", "-1", "True"]) == (4_000, 4_800)
+    types = [BF16, BF16, SCALAR, SCALAR]
+    assert count("aten::_softmax_backward_data", [[8, 100], [8, 100], [], []], types) == (3_200, 4_800)
+
+
+def test_sum_along_dimensions(count):
+    """(4,8,16) fp32, the last reduced: 512 FLOPs, 2,048 read, 32·4 written; all reduced: 4 written."""
+    shapes, types = [[4, 8, 16], [], [], []], [F32, LIST, SCALAR, ""]
+    assert count("aten::sum", shapes, types, ["", "[-1]", "False", ""]) == (512, 2_176)
+    assert count("aten::mean", shapes, types, ["", "[0, 1, 2]", "False", ""]) == (512, 2_052)
+
+
+def test_sum_whose_dimensions_were_not_recorded_is_a_lower_bound(count):
+    """Without concrete inputs the result's size is unknown: only the 2,048 B that must be read count."""
+    assert count("aten::sum", [[4, 8, 16], [], [], []], [F32, LIST, SCALAR, ""]) == (512, 2_048)
+
+
+def test_variance_and_norm(count):
+    """var of 512 fp32: mean, difference, square, sum: 2,048 FLOPs, 2,048 + 4 B; a 2-norm: square and sum, 1,024 FLOPs."""
+    assert count("aten::var", [[512], [], [], []], [F32, "", "", SCALAR], ["", "", "", "False"]) == (2_048, 2_052)
+    types = [F32, SCALAR, "", SCALAR, ""]
+    assert count("aten::linalg_vector_norm", [[512]] + [[]] * 4, types, ["", "2", "", "False", ""]) == (1_024, 2_052)
+    assert count("aten::logsumexp", [[4, 8], [], []], [F32, LIST, SCALAR], ["", "[1]", "False"]) == (96, 144)
+
+
+def test_logical_and_arg_reductions(count):
+    """any over 100 bools: 100 + 1 B; count_nonzero of 100 int64: 800 + 8 B; argmax of (4,25) fp32: 100 FLOPs, 400 + 4·8 B."""
+    assert count("aten::any", [[100]], [BOOL], [""]) == (0, 101)
+    assert count("aten::count_nonzero", [[100], []], [LONG, ""], ["", ""]) == (0, 808)
+    assert count("aten::argmax", [[4, 25], [], []], [F32, SCALAR, SCALAR], ["", "1", "False"]) == (100, 432)
+
+
+def test_max_in_its_three_forms(count):
+    """Of all 100 fp32: 400 + 4 B. Along a dimension of (4,25): values and int64 indices: 400 + 4·12. Of two: 1,200 B."""
+    assert count("aten::max", [[100]], [F32], [""]) == (100, 404)
+    assert count("aten::max", [[4, 25], [], []], [F32, SCALAR, SCALAR], ["", "1", "False"]) == (100, 448)
+    assert count("aten::max", [[100], [100]], [F32, F32], ["", ""]) == (100, 1_200)
+
+
+def test_scan_sort_and_topk(count):
+    """cumsum of 100 int32 widens to int64: 400 + 800 B. sort of 100 fp32: 400 + 1,200 B. top 3 of 4 rows of 25: 400 + 12·12 B."""
+    assert count("aten::cumsum", [[100], [], []], ["int", SCALAR, ""], ["", "0", ""]) == (0, 1_200)
+    assert count("aten::cumsum", [[100], [], []], [F32, SCALAR, ""], ["", "0", ""]) == (100, 800)
+    assert count("aten::sort", [[100], [], []], [F32, SCALAR, SCALAR]) == (0, 1_600)
+    types = [F32, SCALAR, SCALAR, SCALAR, SCALAR]
+    assert count("aten::topk", [[4, 25]] + [[]] * 4, types, ["", "3", "-1", "True", "True"]) == (0, 544)
+
+
+POOL = [F32, LIST, LIST, LIST, LIST, SCALAR]
+
+
+def test_max_pool(count):
+    """(1,2,8,8), window 2, stride 2: 32 outputs × 4 = 128 FLOPs; 512 read, 32·(4 + 8) written. Stride unset: the window's."""
+    shapes = [[1, 2, 8, 8]] + [[]] * 5
+    for stride in ("[2, 2]", "[]"):
+        concrete = ["", "[2, 2]", stride, "[0, 0]", "[1, 1]", "False"]
+        assert count("aten::max_pool2d_with_indices", shapes, POOL, concrete) == (128, 896)
+
+
+def test_max_pool_in_ceil_mode(count):
+    """Length 5, window 2, stride 2, ceil: 3 outputs a side, 9 in all; padding 1 and stride 3: the third would start in padding.
+
+    (5 + 2 - 2)/3 = 1.67 → ceil 2, + 1 = 3; its start 2·3 = 6 is not below 5 + 1, so 2 a side, 4 in all.
+    """
+    shapes = [[1, 1, 5, 5]] + [[]] * 5
+    work = count("aten::max_pool2d_with_indices", shapes, POOL, ["", "[2, 2]", "[2, 2]", "[0, 0]", "[1, 1]", "True"])
+    assert work == (36, 100 + 108)
+    work = count("aten::max_pool2d_with_indices", shapes, POOL, ["", "[2, 2]", "[3, 3]", "[1, 1]", "[1, 1]", "True"])
+    assert work == (16, 100 + 48)
+
+
+def test_average_pools(count):
+    """avg (1,2,8,8) by 4: 8 outputs × 16 FLOPs, 512 + 32 B. Adaptive to 1×1: 128 additions, 512 + 8 B."""
+    types, concrete = [F32, LIST, LIST, LIST, SCALAR], ["", "[4, 4]", "[4, 4]", "[0, 0]", "False"]
+    assert count("aten::avg_pool2d", [[1, 2, 8, 8]] + [[]] * 4, types, concrete) == (128, 544)
+    shapes = [[1, 2, 8, 8], []]
+    assert count("aten::_adaptive_avg_pool2d", shapes, [F32, LIST], ["", "[1, 1]"]) == (128, 520)
+
+
+def test_pool_backward(count):
+    """Gradient of 32 outputs and their indices read (128 + 256 B), dx of 128 written (512 B)."""
+    shapes = [[1, 2, 4, 4], [1, 2, 8, 8]] + [[]] * 5 + [[1, 2, 4, 4]]
+    types = [F32, F32, LIST, LIST, LIST, LIST, SCALAR, LONG]
+    assert count("aten::max_pool2d_with_indices_backward", shapes, types) == (32, 896)
+
+
+def test_pointwise_losses(count):
+    """mse of 100 fp32: difference and square, 200 FLOPs, 1,200 B; backward with a 0-dim gradient: 300 FLOPs, 1,200 B."""
+    assert count("aten::mse_loss", [[100], [100], []], [F32, F32, SCALAR]) == (200, 1_200)
+    shapes, types = [[], [100], [100], []], [F32, F32, F32, SCALAR]
+    assert count("aten::mse_loss_backward", shapes, types) == (300, 1_200)
+    losses = {"l1_loss": 2, "smooth_l1_loss": 4, "huber_loss": 4, "binary_cross_entropy": 7, "soft_margin_loss": 4}
+    for name, flops in losses.items():
+        assert count(f"aten::{name}", [[10], [10], []], [F32, F32, SCALAR]) == (10 * flops, 120), name
+    backward = {"smooth_l1_loss": 3, "huber_loss": 3, "binary_cross_entropy": 5}
+    for name, flops in backward.items():
+        shapes = [[10], [10], [10], []]
+        assert count(f"aten::{name}_backward", shapes, types) == (10 * flops, 160), name
+
+
+def test_nll_loss(count):
+    """32 rows of 10: 32 targets of 8 B and 32 log-probabilities of 4 B read, loss and weight written: 392 B, 32 additions.
+
+    Backward writes one element a row: 32·8 + 32·4 = 384 B.
+    """
+    shapes, types = [[32, 10], [32], [], [], []], [F32, LONG, "", SCALAR, SCALAR]
+    assert count("aten::nll_loss_forward", shapes, types, ["", "", "", "1", "-100"]) == (32, 392)
+    shapes = [[], [32, 10], [32], [], [], [], []]
+    types = [F32, F32, LONG, "", SCALAR, SCALAR, F32]
+    assert count("aten::nll_loss_backward", shapes, types) == (32, 384)
