@@ -7,12 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from store_builders import COPY, CPU, GEMM, H100, MI300, NORM, process_of, segment_of, stat, uid_of, window_of
+from store_builders import COPY, GEMM, H100, MI300, NORM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
-from roofwatch.model.record import Bound, Cause, Cost, DeviceWindow, Evidence, IdleCause, Ledger, Window
-from roofwatch.proto import codec
+from roofwatch.model.record import Bound, Cause, Cost, DeviceWindow, Evidence, IdleCause, Window
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
@@ -269,108 +268,6 @@ def test_roofline_places_what_has_an_intensity(db: Database, writer: Writer) -> 
     assert column(found, "kernel") == [GEMM.kernel]
     assert column(found, "share") == [pytest.approx(0.65)]
     assert found["devices"] == [{**answer.device_json(H100), "uuid": None, "index": None}]
-
-
-def test_nodes(db: Database, writer: Writer) -> None:
-    """Two processes share a CPU, two GPUs are told apart by uuid, boots are one node; drops are the agent's.
-
-    Busy, weighted: gpu-07 (500 × 10 + 100 × 1) of (1000 × 10 + 1000 × 1) = 5100 / 11000.
-    """
-    other_boot = process_of(pid=3, versions={"torch": "2.12"})
-    other_boot = dataclasses.replace(other_boot, node=dataclasses.replace(other_boot.node, boot_id="boot-2"))
-    windows = [
-        window_of("a", [stat(GEMM, [500])], span_ns=1000, represents_ns=10_000,
-                  process=process_of(pid=1, versions={"torch": "2.13", "cuda": "13"})),
-        window_of("b", [stat(GEMM, [100])], span_ns=1000, represents_ns=1000, process=other_boot,
-                  device=dataclasses.replace(H100, uuid="GPU-9"), start_unix_ns=START + 5),
-        window_of("c", [stat(NORM, [10])], span_ns=1000, process=process_of("cpu-01", 1), device=CPU),
-        window_of("d", [stat(NORM, [10])], span_ns=1000, process=process_of("cpu-01", 2), device=CPU),
-    ]  # fmt: skip
-    unpacked = Unpacker().unpack(codec.seal(codec.segment(windows, {"spool_full": 2}), "agent-a", "boot-a", 1))
-    writer.submit(unpacked).result(30)
-    found = Queries(db).run("nodes", Filter())
-    first, second = found["rows"]
-    assert first == {
-        "node": "gpu-07",
-        "last_seen_unix_ns": START + 5 + 1000,
-        "processes": 2,
-        "devices": 2,
-        "device": "NVIDIA H100 80GB HBM3",
-        "windows": 2,
-        "device_time_ns": 600,
-        "busy_share": pytest.approx(5100 / 11_000),
-        "mfu": None,
-        "versions": {"cuda": ["13"], "torch": ["2.12", "2.13"]},
-        "agent_drops": {},  # this agent never said on which node it is
-    }
-    assert (second["node"], second["processes"], second["devices"], second["busy_share"]) == ("cpu-01", 2, 1, 0.01)
-    assert Queries(db).run("nodes", Filter(), 1)["rows"] == [first]
-
-
-def test_processes(db: Database, writer: Writer) -> None:
-    """Steps, cost and labels of a process; what no window tells is null. The last seen comes first."""
-    trainer = process_of(
-        pid=1, user="ada", job="slurm:7", rank=3, world_size=8, model="llama", labels={"git": "abc"},
-        versions={"torch": "2.13"}, container="c1",
-    )  # fmt: skip
-    cost = Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=40)
-    windows = [
-        window_of("a", [stat(GEMM, [500])], process=trainer, steps=4, span_ns=1000, represents_ns=10_000, cost=cost),
-        window_of("b", [stat(GEMM, [300])], process=trainer, span_ns=1000, represents_ns=10_000),
-        window_of("c", [stat(GEMM, [10])], process=process_of(pid=2), start_unix_ns=START + 50),
-    ]
-    found = answers(db, writer, *windows).run("processes", Filter())
-    assert column(found, "pid") == [2, 1]
-    row = found["rows"][1]
-    assert row == {
-        "process": f"{trainer.id:016x}",
-        "node": "gpu-07",
-        "pid": 1,
-        "model": "llama",
-        "user": "ada",
-        "job": "slurm:7",
-        "container": "c1",
-        "rank": 3,
-        "world_size": 8,
-        "device": "NVIDIA H100 80GB HBM3",
-        "devices": 1,
-        "windows": 2,
-        "last_window_unix_ns": START + 1000,
-        "steps": 4,
-        "device_time_ns": 800,
-        "busy_share": pytest.approx(0.4),
-        "mfu": None,
-        "lost_ns": 40,
-        "represented_ns": 10_000,
-        "lost_share": pytest.approx(0.004),
-        "versions": {"torch": "2.13"},
-        "labels": {"git": "abc"},
-    }
-    assert (found["rows"][0]["steps"], found["rows"][0]["lost_share"], found["rows"][0]["model"]) == (None,) * 3
-
-
-def test_windows(db: Database, writer: Writer) -> None:
-    """The latest first, with busy, shares, cost and drops; a window without host events has no linked share."""
-    cost = Cost("native", 1, 2, 3, 4, 5, 600, 700, 80, -9, 10)
-    first = window_of("a", [stat(GEMM, [500])], steps=4, represents_ns=10_000, cost=cost, dropped={"unfinished": 3})
-    ledger = Ledger(events_read=9, device_records=1, device_time_ns=10, has_host_events=False)
-    second = dataclasses.replace(window_of("b", [stat(NORM, [10])], start_unix_ns=START + 50), ledger=ledger)
-    found = answers(db, writer, first, second).run("windows", Filter())
-    assert column(found, "uid") == [uid_of("b"), uid_of("a")]
-    assert column(found, "linked_share") == [None, 1.0]
-    assert column(found, "classified_share") == [None, 1.0]
-    row = found["rows"][1]
-    assert row["dropped"] == {"unfinished": 3}
-    expected = {
-        "close_path": "native", "open_ns": 1, "quiesce_ns": 2, "close_ns": 3, "save_ns": 4, "free_ns": 5,
-        "base_step_ns": 600, "longest_step_ns": 700, "lost_in_ns": 80, "lost_after_ns": -9, "lost_ns": 71,
-        "parse_cpu_ns": 10, "steps": 4, "represents_ns": 10_000, "duration_ns": 1_000_000, "busy_ns": 500,
-        "span_ns": 1_000_000, "device_records": 1, "trigger": "periodic", "collector": "kineto", "pid": 100,
-        "node": "gpu-07", "device": "NVIDIA H100 80GB HBM3", "start_unix_ns": START, "events_read": 100,
-        "shapes_recorded": False, "process": f"{process_of().id:016x}",
-    }  # fmt: skip
-    assert {key: row[key] for key in expected} == expected
-    assert column(Queries(db).run("windows", Filter(), 1), "uid") == [uid_of("b")]
 
 
 def test_filter_survives_the_wire() -> None:

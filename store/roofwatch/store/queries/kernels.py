@@ -20,6 +20,9 @@ from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.scope import among, devices_of
 from roofwatch.store.schema import BOUNDS, EVIDENCES, devices, kernel_stats, roofs, signatures, texts
 
+# Columns of a signature that are fields of the record as they are.
+PLAIN = ("shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes")
+
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
 
 
@@ -132,44 +135,15 @@ def _signatures(connection: Connection, wanted: set[int]) -> dict[int, Signature
     kernel, op, module = texts.alias("kernel"), texts.alias("op"), texts.alias("module")
     s = signatures.c
     query = (
-        select(
-            s.id,
-            kernel.c.value,
-            op.c.value,
-            module.c.value,
-            s.kind,
-            s.phase,
-            s.shapes,
-            s.dtypes,
-            s.arguments,
-            s.formula,
-            s.precision,
-            s.unit,
-            s.flops,
-            s.bytes,
-        )
+        select(s.id, kernel.c.value, op.c.value, module.c.value, s.kind, s.phase, *(s[name] for name in PLAIN))
         .join(kernel, kernel.c.id == s.kernel_id)
         .outerjoin(op, op.c.id == s.op_id)
         .outerjoin(module, module.c.id == s.module_id)
     )
     found = {}
     for identity, name, op_name, module_name, kind, phase, *rest in connection.execute(among(query, s.id, wanted)):
-        shapes, dtypes, arguments, formula, precision, unit, flops, size = rest
-        found[identity] = Signature(
-            kernel=name,
-            kind=Kind(kind),
-            op=op_name,
-            phase=Phase(phase),
-            module=module_name,
-            shapes=shapes,
-            dtypes=dtypes,
-            arguments=arguments,
-            flops=flops,
-            bytes=size,
-            formula=formula,
-            precision=precision,
-            unit=unit,
-        )
+        plain = dict(zip(PLAIN, rest, strict=True))
+        found[identity] = Signature(name, Kind(kind), op_name, Phase(phase), module_name, **plain)
     return found
 
 

@@ -88,34 +88,33 @@ def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     found = connection.execute(query.limit(limit) if limit else query).all()
     on = _devices_by(connection, f, "process_id")
     marks = _labels(connection, {row.id for row in found})
+    return {"rows": [_process(row, on[row.id], marks[row.id]) for row in found]}
+
+
+def _process(row: Any, on: _Devices, labels: dict[str, str]) -> dict[str, Any]:
     return {
-        "rows": [
-            {
-                "process": f"{row.id:016x}",
-                "node": row.host,
-                "pid": row.pid,
-                "model": row.model,
-                "user": row.owner,
-                "job": row.job,
-                "container": row.container,
-                "rank": row.rank,
-                "world_size": row.world_size,
-                "device": on[row.id].model,
-                "devices": len(on[row.id].identities),
-                "windows": row.windows,
-                "last_window_unix_ns": row.last,
-                "steps": _int(row.steps),
-                "device_time_ns": int(row.device_time_ns),
-                "busy_share": on[row.id].busy_share,
-                "mfu": None,
-                "lost_ns": _int(row.lost_ns),
-                "represented_ns": _int(row.represented_ns),
-                "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.represented_ns)),
-                "versions": json.loads(row.versions),
-                "labels": marks[row.id],
-            }
-            for row in found
-        ]
+        "process": f"{row.id:016x}",
+        "node": row.host,
+        "pid": row.pid,
+        "model": row.model,
+        "user": row.owner,
+        "job": row.job,
+        "container": row.container,
+        "rank": row.rank,
+        "world_size": row.world_size,
+        "device": on.model,
+        "devices": len(on.identities),
+        "windows": row.windows,
+        "last_window_unix_ns": row.last,
+        "steps": _int(row.steps),
+        "device_time_ns": int(row.device_time_ns),
+        "busy_share": on.busy_share,
+        "mfu": None,
+        "lost_ns": _int(row.lost_ns),
+        "represented_ns": _int(row.represented_ns),
+        "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.represented_ns)),
+        "versions": json.loads(row.versions),
+        "labels": labels,
     }
 
 

@@ -1,0 +1,94 @@
+"""Hostile segments: what would break a sum, a query or an answer later is refused at the door."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import pytest
+from store_builders import COPY, GEMM, NORM, segment_of, stat, window_of
+
+from roofwatch.model.record import Window
+from roofwatch.proto import codec
+from roofwatch.proto.codec import WireError
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import unpack
+from roofwatch.store.unpack import Unpacker
+
+
+def small(name: str) -> Window:
+    """A window of two kernels."""
+    return window_of(name, [stat(GEMM, [1000, 2000], roof_ns=100.0), stat(NORM, [50])])
+
+
+def changed(change: Callable[[pb.Segment], object], window: Window | None = None) -> pb.SegmentEnvelope:
+    """A segment changed before it was sealed."""
+    message = codec.segment([window or small("a")])
+    change(message)
+    return codec.seal(message, "agent-a", "boot-a", 1)
+
+
+def with_signature(**more: object) -> Callable[[pb.Segment], object]:
+    """Replace the segment's windows by one with this signature."""
+
+    def change(message: pb.Segment) -> None:
+        signature = dataclasses.replace(COPY, **more)  # type: ignore[arg-type]
+        message.CopyFrom(codec.segment([window_of("a", [stat(signature, [1])])]))
+
+    return change
+
+
+HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
+    "total beyond limit": (lambda m: m.windows[0].kernels.total_ns.__setitem__(0, 1 << 63), "total_ns"),
+    "calls beyond limit": (lambda m: m.windows[0].kernels.calls.__setitem__(0, (1 << 64) - 1), "calls"),
+    "no such device": (lambda m: m.windows[0].kernels.device.__setitem__(0, 7), "device"),
+    "no such signature": (lambda m: m.windows[0].kernels.signature.__setitem__(0, 7), "index out of range"),
+    "kernel twice": (lambda m: m.windows[0].kernels.signature.__setitem__(1, 0), "twice in a window"),
+    "short column": (lambda m: m.windows[0].kernels.step_ns.pop(), "unequal lengths"),
+    "short roofs": (lambda m: m.windows[0].kernels.roof_ns.pop(), "longer"),
+    "infinite roof": (lambda m: m.windows[0].kernels.roof_ns.__setitem__(0, math.inf), "roof_ns"),
+    "negative ridge": (lambda m: m.windows[0].kernels.ridge.__setitem__(0, -1.0), "ridge"),
+    "histogram beyond time": (lambda m: m.windows[0].kernels.histogram_low.__setitem__(0, 1 << 31), "histogram_low"),
+    "histogram lengths": (lambda m: m.windows[0].kernels.histogram_length.__setitem__(0, 9), "histogram columns"),
+    "start before 1970": (lambda m: setattr(m.windows[0], "start_unix_ns", -5), "starts at -5"),
+    "negative duration": (lambda m: setattr(m.windows[0], "duration_ns", -5), "duration_ns"),
+    "negative steps": (lambda m: setattr(m.windows[0], "steps", -7), "steps"),
+    "negative device time": (lambda m: setattr(m.windows[0].ledger, "device_time_ns", -1), "ledger"),
+    "busier than its span": (lambda m: setattr(m.windows[0].devices[0], "busy_ns", 1 << 40), "busy for"),
+    "negative span": (lambda m: setattr(m.windows[0].devices[0], "span_ns", -9), "device's times"),
+    "infinite peak": (lambda m: setattr(m.dictionary.devices[0].bandwidth, "value", math.inf), "peak"),
+    "text with a null": (lambda m: setattr(m.windows[0], "collector", "a\0b"), "text"),
+    "endless text": (lambda m: setattr(m.dictionary.processes[0], "job", "x" * 70_000), "text"),
+    "no host": (lambda m: setattr(m.dictionary.nodes[0], "host", ""), "node without a name"),
+    "shapes that are not JSON": (with_signature(shapes="[[1,2"), "Expecting"),
+    "shapes without end": (with_signature(shapes="[" * 60_000), "recursion"),
+    "shapes of infinity": (with_signature(shapes="[1e999]"), "1e999"),
+    "shapes of NaN": (with_signature(dtypes="[NaN]"), "NaN"),
+    "negative FLOPs": (with_signature(flops=-5), "negative"),
+    "kernel without a name": (with_signature(kernel=""), "without a name"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), HOSTILE.values(), ids=HOSTILE.keys())
+def test_hostile_segment_is_refused(change: Callable[[pb.Segment], object], reason: str) -> None:
+    """What would break a sum, a query or an answer later is refused now, with its reason."""
+    with pytest.raises(WireError, match=reason):
+        Unpacker().unpack(changed(change))
+
+
+def test_too_many_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of kernels is bounded before they are unpacked."""
+    monkeypatch.setattr(unpack, "MAX_ROWS", 1)
+    with pytest.raises(WireError, match="segment of 2 kernels: the limit is 1"):
+        Unpacker().unpack(segment_of([small("a")], 1))
+
+
+def test_known_signature_is_still_checked() -> None:
+    """A signature that was seen before is compared by content: its id cannot be given to another kernel."""
+    unpacker = Unpacker()
+    unpacker.unpack(segment_of([window_of("a", [stat(GEMM, [5])])], 1))
+    message = codec.segment([window_of("b", [stat(NORM, [5])])])
+    message.dictionary.signatures.id[0] = GEMM.id
+    with pytest.raises(WireError, match="is not the hash of its content"):
+        unpacker.unpack(codec.seal(message, "agent-a", "boot-a", 2))
