@@ -15,12 +15,12 @@ ENV ROOFWATCH_SOCKET=/run/roofwatch/agent.sock
 
 FROM base AS store
 VOLUME /var/lib/roofwatch
-EXPOSE 7700
-HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["roofwatch", "nodes", "--store", "127.0.0.1:7700", "--format", "json"]
-CMD ["roofwatch", "store", "serve", "--db", "sqlite:////var/lib/roofwatch/roofwatch.db", "--listen", "0.0.0.0:7700", "--insecure"]
+EXPOSE 7431
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["roofwatch", "nodes", "--store", "127.0.0.1:7431", "--format", "json"]
+CMD ["roofwatch", "store", "serve", "--db", "sqlite:////var/lib/roofwatch/roofwatch.db", "--listen", "0.0.0.0:7431", "--insecure"]
 
 FROM base AS agent
-CMD ["roofwatch", "agent", "--store", "store:7700", "--insecure"]
+CMD ["roofwatch", "agent", "--store", "store:7431", "--insecure"]
 
 FROM base AS job
 USER root
