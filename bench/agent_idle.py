@@ -58,8 +58,8 @@ def trace_of(path: Path, events: int) -> None:
         start = 20_000.0 * number / (events // 2)
         for depth, name in enumerate(("aten::linear", ("aten::addmm", "aten::mul", "aten::add_")[number % 3])):
             args = {"External id": 2 * number + depth, **shapes, "Ev Idx": 2 * number + depth}
-            rows.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": round(start + 0.1 * depth, 3),
-                         "dur": round(5.0 - 0.2 * depth, 3), "args": args})  # fmt: skip
+            at = {"pid": 1, "tid": 1, "ts": round(start + 0.1 * depth, 3), "dur": round(5.0 - 0.2 * depth, 3)}
+            rows.append({"ph": "X", "cat": "cpu_op", "name": name, **at, "args": args})
     head = {"schemaVersion": 1, "baseTimeNanoseconds": time.time_ns(), "displayTimeUnit": "ms"}
     path.write_text(json.dumps({**head, "traceEvents": rows}))
 

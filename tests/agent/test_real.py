@@ -98,7 +98,7 @@ def test_broken_traces_end_as_windows_or_sentences_in_one_worker(run_loop, trace
     ("filling", "repeated"),
     [
         (b" ", 1 << 30),  # nothing, for ever
-        (b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},', 200 << 20),
+        (b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},', 150 << 20),
         (b"[", 64 << 20),
         (b'{"a":', 16 << 20),
     ],
