@@ -94,6 +94,7 @@ def roofwatch(tmp_path: Path) -> Roofwatch:
     def call(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ROOFWATCH_") or k == "ROOFWATCH_TRACES"}
         clean |= {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+        clean |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
         return subprocess.run(
             [sys.executable, "-m", "roofwatch.cli.main", *arguments],
             capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env={**clean, **(env or {})}, **more,

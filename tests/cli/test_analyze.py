@@ -92,7 +92,7 @@ def test_csv_has_a_header_and_as_many_rows(roofwatch: Roofwatch, traces: Path) -
 
 
 def test_a_product_by_hand(roofwatch: Roofwatch, small: Path) -> None:
-    """2·4096³ + 4096² additions of the bias at most; 3·4096² + 4096 halves; roof 440.5 µs of 800: 55 %; idle 0 of 900 µs.
+    """2·4096³ FLOP and at most 4096² for the bias; 3·4096² + 4096 halves; roof 440.5 µs of 800: 55 %.
 
     The copy is 100 of 900 µs, 11.1 %.
     """
@@ -141,7 +141,7 @@ def test_every_broken_trace_gives_records_or_a_sentence(roofwatch: Roofwatch, tr
             assert json.loads(done.stdout)["rows"], name
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, lambda path: None, lambda path: path.write_text("hello")])
+@pytest.mark.parametrize("make", [Path.mkdir, lambda _: None, lambda path: path.write_text("hello")])
 def test_what_is_no_trace(roofwatch: Roofwatch, tmp_path: Path, make: Callable[[Path], object]) -> None:
     """A folder, nothing, a text: one sentence that names it, exit 1."""
     path = tmp_path / "what"

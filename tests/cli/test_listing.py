@@ -14,8 +14,8 @@ NOW = 1_770_000_000_000_000_000  # 2026-02-02 02:40:00 UTC
 S = 1_000_000_000
 
 NODE: dict[str, Any] = {
-    "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8, "device": "NVIDIA H100 SXM5 80 GB",
-    "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None, "versions": ["0.1.0"],
+    "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8,
+    "device": "NVIDIA H100 SXM5 80 GB", "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None, "versions": ["0.1.0"],
     "agent_drops": {},
 }  # fmt: skip
 PROCESS: dict[str, Any] = {

@@ -100,12 +100,13 @@ def calibrate(threads: int | None, device: str, form: str) -> int:
     from roofwatch.model.answer import device_json  # noqa: PLC0415
     from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
+    file = devices.calibration_file()
     found = calibration.device_of(threads, device)
-    peaks = calibration.measure(threads, device)
     try:
-        devices.save_peaks(devices.calibration_file(), devices.calibration_key(found), peaks)
+        file.parent.mkdir(parents=True, exist_ok=True)  # before some seconds are spent
+        peaks = calibration.measure(threads, device)
+        devices.save_peaks(file, devices.calibration_key(found), peaks)
     except OSError as error:
-        where = devices.calibration_file()
-        raise RoofwatchError(f"{where} cannot be written: {error.strerror}; set XDG_CACHE_HOME.") from None
+        raise RoofwatchError(f"{file} cannot be written: {error.strerror}; set XDG_CACHE_HOME.") from None
     query = {"name": "devices calibrate", "device": device, "threads": threads}
     return showing.show(_answer(query, [device_json(replace(found, peaks=peaks))]), form, KEYS, listing.devices)

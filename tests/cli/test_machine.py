@@ -1,0 +1,127 @@
+"""``devices`` and ``doctor`` on this machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from roofwatch.cli import doctor
+
+Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_known_devices_have_their_datasheet_figures(roofwatch: Roofwatch) -> None:
+    """The A100 SXM 80 GB: 312 TFLOP/s in bf16 and 2.039 TB/s, so a ridge of 153 in the table; the source is named."""
+    done = roofwatch("devices", "list", "--format", "json")
+    assert done.returncode == 0
+    a100 = next(row for row in json.loads(done.stdout)["rows"] if row["model"] == "NVIDIA A100 SXM4 80 GB")
+    assert a100["peaks"]["flops"]["bf16/matrix"] == {"value": 312e12, "source": "datasheet"}
+    assert a100["peaks"]["bandwidth"] == {"value": 2.039e12, "source": "datasheet"}
+    line = next(line for line in roofwatch("devices", "list").stdout.splitlines() if "A100 SXM4 80" in line)
+    assert line.split()[-2:] == ["153", "datasheet"]
+    assert "2.04 T" in line
+
+
+def test_a_calibration_is_kept_and_found(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Measured with one thread: plausible figures, in the cache, in the list, and the doctor's line turns to ok."""
+    done = roofwatch("devices", "calibrate", "--threads", "1", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    row = json.loads(done.stdout)["rows"][0]
+    assert (row["vendor"], row["units"]) == ("cpu", 1)
+    assert 1e9 < row["peaks"]["flops"]["fp32/matrix"]["value"] < 1e13
+    assert 5e8 < row["peaks"]["bandwidth"]["value"] < 1e12
+    assert {peak["source"] for peak in row["peaks"]["flops"].values()} == {"measured"}
+    assert (tmp_path / "cache" / "roofwatch" / "peaks.json").exists()
+    first = json.loads(roofwatch("devices", "list", "--format", "json").stdout)["rows"][0]
+    assert first["peaks"] == row["peaks"]
+    lines = roofwatch("doctor", "--threads", "1").stdout.splitlines()
+    assert [line[:17] for line in lines if line[6:].startswith("calibration")] == ["ok    calibration"]
+
+
+def test_an_unwritable_cache_is_told(roofwatch: Roofwatch) -> None:
+    """One sentence with the path, exit 1, before anything is measured."""
+    done = roofwatch("devices", "calibrate", "--threads", "1", env={"XDG_CACHE_HOME": "/proc/nowhere"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "/proc/nowhere" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_device_that_is_not_there(roofwatch: Roofwatch) -> None:
+    """A name that is none: usage, exit 2, one sentence."""
+    done = roofwatch("devices", "calibrate", "--device", "abacus")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "abacus" in done.stderr
+
+
+def asked(python: str = sys.executable, socket_path: str = "/nowhere/a.sock") -> doctor.Asked:
+    """What is checked, with nothing there."""
+    return doctor.Asked(python, socket_path, "127.0.0.1:1", 1)
+
+
+def test_the_jobs_python_is_asked_itself() -> None:
+    """This one has torch 2.13 with the proved close; what is no Python, or none with torch, is told with what to do."""
+    found = doctor.torch(asked())
+    assert (found.status, found.check) == ("ok", "torch")
+    assert "2.13.0" in found.detail
+    assert "native" in found.detail
+    assert doctor.torch(asked("no-such-python")).status == "fail"
+    assert doctor.torch(asked("true")).status == "fail"
+
+
+def test_a_python_without_torch_is_a_warning(tmp_path: Path) -> None:
+    """A bare interpreter (-I -S: nothing installed) says that torch is missing."""
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    found = doctor.torch(asked(str(bare)))
+    assert found.status == "warn"
+    assert "No module named 'torch'" in found.detail
+
+
+def test_the_sockets_folder(tmp_path: Path) -> None:
+    """Private is ok; not there yet is a warning; writable for others is a failure that says how to mend it."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    assert doctor.socket_folder(asked(socket_path=str(private / "a.sock"))).status == "ok"
+    assert doctor.socket_folder(asked(socket_path=str(tmp_path / "none" / "a.sock"))).status == "warn"
+    private.chmod(0o777)
+    found = doctor.socket_folder(asked(socket_path=str(private / "a.sock")))
+    assert found.status == "fail"
+    assert found.advice == f"chmod go-w {private}"
+
+
+@pytest.mark.parametrize("check", [doctor.agent, doctor.store])
+def test_nobody_is_there(check: Callable[[doctor.Asked], doctor.Check]) -> None:
+    """No agent, no store: a failure each, with the command that starts one."""
+    found = check(asked())
+    assert found.status == "fail"
+    assert found.advice
+    assert "roofwatch" in found.advice
+
+
+def test_an_agent_that_says_nothing_is_none(tmp_path: Path) -> None:
+    """Somebody listens and hangs up: told as no agent, without waiting for ever."""
+    path = tmp_path / "a.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        program = f"import socket; s = socket.socket(fileno={server.fileno()}); c, _ = s.accept(); c.close()"
+        with subprocess.Popen([sys.executable, "-c", program], pass_fds=[server.fileno()]):
+            assert doctor.agent(asked(socket_path=str(path))).status == "fail"
+
+
+def test_the_doctors_json(roofwatch: Roofwatch) -> None:
+    """Every check is there once, in order; without agent and store the exit code is 1."""
+    done = roofwatch("doctor", "--format", "json", "--store", "127.0.0.1:1")
+    assert done.returncode == 1
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["check"] for row in rows] == [
+        "python", "torch", "socket", "agent", "spool", "store", "clock", "calibration",
+    ]  # fmt: skip
+    assert all(row["advice"] for row in rows if row["status"] != "ok")
