@@ -11,7 +11,7 @@ import msgspec
 
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode
 from roofwatch.collectors.kineto.outline import top_fields
-from roofwatch.collectors.kineto.recover import BOUNDARY, list_end, recover
+from roofwatch.collectors.kineto.recover import BOUNDARY, MAX_JOINED, ends_inside, list_end, recover
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.source import Source
 from roofwatch.model.errors import RoofwatchError
@@ -24,6 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY = re.compile(rb'"traceEvents"\s*:\s*([^\s\[])')
 _LIST_OVERLAP = 64  # a match may be cut by the end of a block
+_USUAL_START = re.compile(rb'\{\s*"ph"\s*:')  # what Kineto begins an event with; objects inside events do not
 _START = re.compile(rb'\{\s*"[^"\\]{0,40}"\s*:')
 _BEFORE = re.compile(rb"\}\s*,\s*\Z")
 _BEFORE_WINDOW = 256
@@ -49,6 +50,7 @@ class Document:
         self._ended = False
         self._index = 0
         self._closed = False  # whether the current event list was seen to end
+        self.whole = False  # whether the first one was
         self._damage: list[tuple[int, str]] = []
         self._damaged = 0
 
@@ -169,22 +171,42 @@ class Document:
             end, following = self._cut()
             last = end < 0
             stretch = self._buffer if last else self._buffer[:end]
+            closed = None
+            text = b"[" + stretch + b"]"
             try:
-                batch = decode(b"[" + stretch + b"]")
-                closed = None
+                batch = decode(text)
                 if last:
                     self._note(len(stretch), "the event list is not closed")
-            except DECODE_ERRORS:
-                batch, closed = self._recover(stretch, last)
+            except DECODE_ERRORS as error:
+                earlier = None if last or not ends_inside(error, text) else self._earlier(end)
+                if earlier is None:
+                    batch, closed = self._recover(stretch, last)
+                else:
+                    batch, following = earlier
             self._closed = closed is not None
             if closed is not None:
                 self._skip(closed)
+                self.whole = True
             else:
                 self._skip(len(stretch) if last else following)
             if batch:
                 yield batch
             if last or closed is not None:
                 return
+
+    def _earlier(self, end: int) -> tuple[list[Any], int] | None:
+        """Events up to an earlier boundary, and where the next begins: the last one was inside an event."""
+        for _ in range(MAX_JOINED):
+            found = _last_boundary(self._buffer[:end], 0)
+            if found is None:
+                return None
+            end, following = found
+            try:
+                return decode(b"[" + self._buffer[:end] + b"]"), following
+            except DECODE_ERRORS as error:
+                if not ends_inside(error, self._buffer[: end + 2]):
+                    return None
+        return None
 
     def _recover(self, stretch: bytes, last: bool) -> tuple[list[Any], int | None]:
         result = recover(stretch, last)
@@ -327,9 +349,13 @@ def _closes(text: bytes) -> bool:
 
 def _last_boundary(text: bytes, since: int) -> tuple[int, int] | None:
     """Where the last event that is surely whole ends, and where the one after it begins."""
+    return _boundary(text, since, _USUAL_START) or _boundary(text, since, _START)
+
+
+def _boundary(text: bytes, since: int, begins: re.Pattern[bytes]) -> tuple[int, int] | None:
     at = len(text)
     while (at := text.rfind(b"{", since, at)) >= 0:
-        if not _START.match(text, at):
+        if not begins.match(text, at):
             continue
         before = _BEFORE.search(text[max(0, at - _BEFORE_WINDOW) : at])
         if before is not None:

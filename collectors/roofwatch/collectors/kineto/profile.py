@@ -40,8 +40,9 @@ def profile_of(columns: Columns, document: Document, limits: Limits, name: str) 
     problems = list(document.problems)
     if dropped["over_event_limit"]:
         problems.append(f"only the first {limits.max_events} events were kept (the event limit)")
-    _require_records(columns, dropped, problems, name)
     outline = outline_of(document.fields)
+    may_be_cut = not document.whole and bool(outline.properties or len(columns.host))
+    _require_records(columns, may_be_cut, _reasons(problems, dropped), name)
     host = host_side(columns)
     if len(columns.device):
         launches = launches_of(columns)
@@ -71,9 +72,10 @@ def profile_of(columns: Columns, document: Document, limits: Limits, name: str) 
     )
 
 
-def _require_records(columns: Columns, dropped: Counter[str], problems: list[str], name: str) -> None:
+def _require_records(columns: Columns, may_be_cut: bool, reasons: str, name: str) -> None:
+    """Ops alone are a CPU window, unless work for a device was launched, or its records may have been cut off."""
     launching = calls.mask(columns.names.values_seen, calls.is_launch)[columns.host["name"]]
-    if len(columns.device) or (len(columns.ops) and not launching.any()):
+    if len(columns.device) or (len(columns.ops) and not launching.any() and not may_be_cut):
         return
     if columns.ascend:
         raise RoofwatchError(
@@ -81,13 +83,19 @@ def _require_records(columns: Columns, dropped: Counter[str], problems: list[str
         )
     if launching.any():
         what = f"{int(launching.sum())} kernel launches but not one device record"
+    elif len(columns.ops):
+        what = f"{len(columns.ops)} operators of a window with a device but not one device record"
     elif columns.events:
         what = f"{columns.events} events and among them neither a device record nor an operator (cpu_op)"
     else:
         what = "no events"
+    raise RoofwatchError(f"{name} holds {what}{reasons}.")
+
+
+def _reasons(problems: list[str], dropped: Counter[str]) -> str:
     lost = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in sorted(dropped.items()) if count)
     why = "; ".join([*problems, *([f"dropped: {lost}"] if lost else [])])
-    raise RoofwatchError(f"{name} holds {what}{f' ({why})' if why else ''}.")
+    return f" ({why})" if why else ""
 
 
 def _drop_zero_times(device: Table) -> int:

@@ -18,7 +18,18 @@ from roofwatch.collectors.kineto.repair import repairs
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]{0,40}"\s*:)')
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
 _AFTER_LIST = re.compile(rb'\s*(?:,\s*"|\}|\{|\[|\]?\Z)')  # the last bracket may be one that this module added
-_MAX_JOINED = 8  # an event with objects in its arguments may have been cut into this many pieces
+_SURE_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"[A-Za-z]|\}\s*\Z))')  # where the list ends after a lost last event
+_POSITION = re.compile(r"\(byte (\d+)\)")
+MAX_JOINED = 64  # an event with objects in its arguments may have been cut into this many pieces
+
+
+def ends_inside(error: BaseException, text: bytes) -> bool:
+    """True when ``text``, a list closed by a bracket of ours, failed to decode only because an item is not complete."""
+    message = str(error)
+    if "truncated" in message:
+        return True
+    found = _POSITION.search(message)
+    return found is not None and "trailing" not in message and int(found[1]) >= len(text) - 1
 
 
 @dataclass(slots=True)
@@ -112,48 +123,65 @@ def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, 
     """Makes what can be made of one piece that does not decode; returns the index of the next piece to look at."""
     start, end = pieces[at]
     text = b"[" + stretch[start:end] + b"]"
-    if _is_cut(text):
-        for joined in range(at + 1, min(at + _MAX_JOINED, len(pieces))):
-            if _take(stretch, start, pieces[joined][1], result):
-                return joined + 1
+    for joined in range(at + 1, min(at + MAX_JOINED, len(pieces))):
+        if not _is_cut(b"[" + stretch[start : pieces[joined - 1][1]] + b"]"):
+            break
+        if _take(stretch, start, pieces[joined][1], result):
+            return joined + 1
     try:
-        events, odd = decode_loosely(text)
+        _take_loosely(text, start, len(text), result)
     except DECODE_ERRORS as error:
-        if last and at == len(pieces) - 1 and _is_cut(text):
+        last = last and at == len(pieces) - 1
+        if last and _is_cut(text[:-1]):
             result.drop("cut_off")
             result.note(start, "the file ends inside an event")
-        else:
-            _mend(text, start, str(error), result)
+        elif not _mend(text, start, result):
+            _lose(text, start, str(error), last, result)
     else:
-        result.events += events
-        if odd:
-            result.drop("not_an_event", odd)
-            result.note(start, "an item of the event list is not an event")
         if not _is_utf8(text):
             result.note(start, "invalid UTF-8")
     return at + 1
 
 
-def _mend(text: bytes, start: int, error: str, result: Recovered) -> None:
+def _mend(text: bytes, start: int, result: Recovered) -> bool:
+    """Takes what is in ``text`` once it is mended; False where nothing mends it."""
     for what, mended in repairs(text):
         try:
-            events, odd = decode_loosely(mended)
-        except DECODE_ERRORS as again:
-            close = list_end(again, mended)
-            if close is None or close >= len(mended):
-                continue
-            try:
-                events, odd = decode_loosely(mended[:close])
-            except DECODE_ERRORS:
-                continue
-            result.closed_at = start + max(0, close - 1 - (len(mended) - len(text)))
-        result.events += events
+            _take_loosely(mended, start, len(text), result)
+        except DECODE_ERRORS:
+            continue
         result.note(start, what)
-        if odd:
-            result.drop("not_an_event", odd)
-        return
+        return True
+    return False
+
+
+def _lose(text: bytes, start: int, error: str, last: bool, result: Recovered) -> None:
+    """Counts an event that cannot be read. The end of the list may be in the text of the last one."""
     result.drop("unreadable")
-    result.note(start, error.removeprefix("JSON is malformed: ").split(" (byte")[0])
+    cut = "truncated" in error
+    result.note(start, "an event is cut off" if cut else error.removeprefix("JSON is malformed: ").split(" (byte")[0])
+    if last and (end := _SURE_END.search(text, 1, len(text) - 1)) is not None:
+        result.closed_at = start + end.end() - 1
+
+
+def _take_loosely(text: bytes, start: int, length: int, result: Recovered) -> None:
+    """Takes items of any type from ``text``, a mended or unmended list that is ``length`` bytes long in the stretch.
+
+    Raises:
+        one of ``DECODE_ERRORS``: it is not JSON.
+    """
+    try:
+        events, odd = decode_loosely(text)
+    except DECODE_ERRORS as error:
+        close = list_end(error, text)
+        if close is None or close >= len(text):
+            raise
+        events, odd = decode_loosely(text[:close])
+        result.closed_at = start + max(0, close - 1 - (len(text) - length))
+    result.events += events
+    if odd:
+        result.drop("not_an_event", odd)
+        result.note(start, "an item of the event list is not an event")
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -165,9 +193,9 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _is_cut(text: bytes) -> bool:
-    """True when the text is the beginning of JSON that goes on."""
+    """True when the text is the beginning of a list whose last item goes on."""
     try:
         decode_loosely(text)
     except DECODE_ERRORS as error:
-        return "truncated" in str(error) or "expected ',' or '}'" in str(error)
+        return ends_inside(error, text)
     return False
