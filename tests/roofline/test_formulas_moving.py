@@ -1,3 +1,4 @@
+# ruff: noqa: D403 - a docstring may begin with a name from the formula
 """Copies, fills, gathers, lists, optimizers, fused kernels, views, and parts of ops: worked out by hand."""
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def test_copy_of_an_expanded_source(count):
 
 
 def test_clone_fill_arange(count):
-    """clone of 100 fp32: 800 B; fill_ 400 B; arange 0 to 10 by 3 gives 4 int64: 32 B; constant_pad (2,3) by (1,1): 24 + 40 B."""
+    """clone of 100 fp32: 800 B; fill_ 400 B; arange 0 to 10 by 3 gives 4 int64: 32 B.
+
+    Constant_pad (2,3) by (1,1): 24 + 40 B.
+    """
     assert count("aten::clone", [[100], []], [F32, SCALAR]) == (0, 800)
     assert count("aten::fill_", [[100], []], [F32, SCALAR]) == (0, 400)
     shapes, types = [[], [], [], [0]], [SCALAR, SCALAR, SCALAR, LONG]
@@ -44,7 +48,10 @@ def test_clone_fill_arange(count):
 
 
 def test_cat(count):
-    """(4,3) and (2,3), two bytes an element by the kernel's name: 18 read, 18 written: 72 B; without the name unknown."""
+    """(4,3) and (2,3), two bytes an element by the kernel's name: 18 read, 18 written: 72 B.
+
+    Without the name unknown.
+    """
     shapes, types = [[[4, 3], [2, 3]], []], [TENSORS, SCALAR]
     assert count("aten::cat", shapes, types, kernel=CAT) == (0, 72)
     assert count("aten::cat", shapes, types, kernel="aten::cat") is None
@@ -90,9 +97,9 @@ def test_index_select_gather_index_put(count):
 
 
 def test_scatter_and_embedding_backward(count):
-    """scatter_add_ of 6 fp32: 6 additions; 48 + 24 + 2·24 = 120 B. embedding backward of (3,4) rows of 8 into 100 rows:
+    """scatter_add_ of 6 fp32: 6 additions; 48 + 24 + 2·24 = 120 B.
 
-    grad 384 + indices 96 + table 3,200 = 3,680 B, 96 additions.
+    embedding backward of (3,4) rows of 8 into 100 rows: grad 384 + indices 96 + table 3,200 = 3,680 B, 96 additions.
     """
     shapes, types = [[10], [], [6], [6]], [F32, SCALAR, LONG, F32]
     assert count("aten::scatter_add_", shapes, types) == (6, 120)
@@ -110,7 +117,10 @@ def test_upsample_and_cache_write(count):
 
 
 def test_foreach_ops(count):
-    """Lists of 25 and 5 fp32. Two lists added: 30 FLOPs, 120 + 120 read, 120 written. By a scalar: one read. sqrt: 240 B."""
+    """Lists of 25 and 5 fp32. Two lists added: 30 FLOPs, 120 + 120 read, 120 written. By a scalar: one read.
+
+    Sqrt: 240 B.
+    """
     two, one = [[[5, 5], [5]], [[5, 5], [5]], []], [[[5, 5], [5]], []]
     types = [TENSORS, TENSORS, SCALAR]
     assert count("aten::_foreach_add_", two, types, kernel=ADD_LISTS) == (30, 360)
@@ -125,7 +135,8 @@ def test_foreach_ops(count):
 def test_fused_optimizers(count):
     """30 fp32 parameters. AdamW: 4 lists read, 3 written: 7·120 B, 15 FLOPs; with amsgrad 5 and 4: 9·120 B.
 
-    SGD: parameters and gradients read, parameters written: 360 B, 2 FLOPs; with momentum 5·120 B, 4 FLOPs. Adagrad 600 B.
+    SGD: parameters and gradients read, parameters written: 360 B, 2 FLOPs; with momentum 5·120 B, 4 FLOPs. Adagrad
+    600 B.
     """
     tensors = [[5, 5], [5]]
     kernel = "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4, 0>>"
@@ -211,7 +222,10 @@ def test_parts_of_ops(op, kernel, inputs, work):
 
 
 def test_parts_of_a_convolutions_backward():
-    """The 15,552-FLOP convolution: dgrad reads grad and W, writes dx; wgrad reads grad and x, writes dW; the bias a sum."""
+    """The 15,552-FLOP convolution: dgrad reads grad and W, writes dx; wgrad reads grad and x, writes dW.
+
+    The bias a sum.
+    """
     shapes = "[[2,4,6,6],[2,3,8,8],[4,3,3,3],[],[],[],[],[],[],[],[]]"
     types = '["float","float","float","ScalarList","","","","Scalar","","","ScalarList"]'
     concrete = '["","","","","","","","False","","","[True, True, True]"]'

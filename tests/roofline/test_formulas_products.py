@@ -1,3 +1,4 @@
+# ruff: noqa: D403 - a docstring may begin with a name from the formula
 """Matrix products, convolutions and attention: FLOPs and bytes worked out by hand."""
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ def test_matrix_times_vector_and_dot(count):
 
 
 def test_bmm_and_broadcast_matmul(count):
-    """bmm 4·(2,3)·(3,5): 2·4·2·5·3 = 240 FLOPs, (24 + 60 + 40)·4 = 496 B; matmul broadcasts the right side: read once, 15."""
+    """bmm 4·(2,3)·(3,5): 2·4·2·5·3 = 240 FLOPs, (24 + 60 + 40)·4 = 496 B.
+
+    Matmul broadcasts the right side: read once, 15.
+    """
     assert count("aten::bmm", [[4, 2, 3], [4, 3, 5]], [F32, F32]) == (240, 496)
     assert count("aten::matmul", [[4, 2, 3], [3, 5]], [F32, F32]) == (240, (24 + 15 + 40) * 4)
 
@@ -139,7 +143,10 @@ def test_mkldnn_and_miopen_convolution(count):
 
 
 def test_other_layouts_of_convolution(count):
-    """The same 1×1×4×4 by 2×2 with stride 2 (out 2×2: 4·4·2 = 32 FLOPs, (16 + 4 + 4)·4 = 96 B) in each op's own order."""
+    """The same 1×1×4×4 by 2×2 with stride 2 (out 2×2.
+
+    4·4·2 = 32 FLOPs, (16 + 4 + 4)·4 = 96 B) in each op's own order.
+    """
     shape = [[1, 1, 4, 4], [1, 1, 2, 2]]
     one, two, none = "[1, 1]", "[2, 2]", "[0, 0]"
     orders = {
@@ -181,7 +188,8 @@ def test_transposed_layouts(count):
 def test_convolution_backward_by_mask(count, mask, flops, moved):
     """The convolution of 15,552 FLOPs above, backward: as much for the input's and for the weight's gradient.
 
-    Input: reads grad (288) and W (108), writes dx (384). Weight: reads grad and x (384), writes dW (108). Bias: writes 4.
+    Input: reads grad (288) and W (108), writes dx (384). Weight: reads grad and x (384), writes dW (108). Bias:
+    writes 4.
     """
     shapes = [[2, 4, 6, 6], [2, 3, 8, 8], [4, 3, 3, 3], [], [], [], [], [], [], [], []]
     types = [F32, F32, F32, LIST, LIST, LIST, LIST, SCALAR, LIST, SCALAR, LIST]
@@ -216,7 +224,9 @@ def test_causal_attention_counts_the_triangle(count):
 
 
 def test_causal_attention_of_unequal_lengths(count):
-    """3 queries, 5 keys. aten masks from the top left: 1 + 2 + 3 = 6 pairs; flash-attn from the bottom right: 3 + 4 + 5 = 12.
+    """3 queries, 5 keys. aten masks from the top left: 1 + 2 + 3 = 6 pairs.
+
+    Flash-attn from the bottom right: 3 + 4 + 5 = 12.
 
     One head of 2: FLOPs 6·(2 + 2)·2 = 48 and 12·4·2 = 96.
     """
@@ -230,7 +240,10 @@ def test_causal_attention_of_unequal_lengths(count):
 
 
 def test_causal_attention_with_more_queries_than_keys(count):
-    """5 queries, 3 keys. Top left: 1 + 2 + 3 + 3 + 3 = 12 pairs; bottom right: the last three queries see 1 + 2 + 3 = 6."""
+    """5 queries, 3 keys. Top left: 1 + 2 + 3 + 3 + 3 = 12 pairs.
+
+    Bottom right: the last three queries see 1 + 2 + 3 = 6.
+    """
     q, kv = [1, 1, 5, 2], [1, 1, 3, 2]
     top = ["", "", "", "", "0.", "True", "", "False"]
     assert count("aten::scaled_dot_product_attention", [q, kv, kv] + [[]] * 5, SDPA, top).flops == 12 * 8
@@ -243,7 +256,8 @@ def test_causal_attention_with_more_queries_than_keys(count):
 def test_decode_with_grouped_heads(count):
     """One query row, 4 query heads on 2 key heads, 100 keys of 8: 4 · 100 · 16 · 2 = 12,800 FLOPs.
 
-    bf16: (32 + 1,600 + 1,600 + 32)·2 + 4 · 4 B of log-sum-exp = 6,544 B. Unequal lengths and the mask of one row: all keys.
+    bf16: (32 + 1,600 + 1,600 + 32)·2 + 4 · 4 B of log-sum-exp = 6,544 B.
+    One query row under a mask sees all keys.
     """
     shapes = [[1, 1, 4, 8], [1, 100, 2, 8], [1, 100, 2, 8]] + [[]] * 7
     types = [BF16, BF16, BF16, "", "", SCALAR, SCALAR, SCALAR, SCALAR, SCALAR]
@@ -297,7 +311,8 @@ def test_attention_in_each_ops_own_order(count, op, after, heads_first):
 def test_attention_backward(count, op, rest, heads_first):
     """(2,4,8,16) backward: 8 heads × 64 pairs × 5 products of 16 × 2 = 81,920 FLOPs (2.5 × forward).
 
-    Bytes in fp32: reads q, k, v, out, dout (5·1,024) and the log-sum-exp (64), writes dq, dk, dv (3·1,024): 8,256·4 = 33,024.
+    Bytes in fp32: reads q, k, v, out, dout (5·1,024) and the log-sum-exp (64), writes dq, dk, dv (3·1,024):
+    8,256·4 = 33,024.
     """
     shape = [2, 4, 8, 16] if heads_first else [2, 8, 4, 16]
     types = [F32] * 6 + [SCALAR if text else "" for text in rest]

@@ -1,3 +1,4 @@
+# ruff: noqa: D403 - a docstring may begin with a name from the formula
 """Elementwise, norms, softmax, reductions, pooling, losses: FLOPs and bytes worked out by hand."""
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def test_in_place_reads_and_writes_itself(count):
 
 
 def test_mixed_dtypes_promote(count):
-    """bf16 + fp32 → fp32: 200 + 400 + 400 B; fp16 · bf16 → fp32: 200 + 200 + 400 B; int64 · fp16 → fp16: 800 + 200 + 200 B."""
+    """bf16 + fp32 → fp32: 200 + 400 + 400 B; fp16 · bf16 → fp32: 200 + 200 + 400 B.
+
+    Int64 · fp16 → fp16: 800 + 200 + 200 B.
+    """
     assert count("aten::add", [[100], [100], []], [BF16, F32, SCALAR]).bytes == 1000
     assert count("aten::mul", [[100], [100]], [HALF, BF16]).bytes == 800
     assert count("aten::mul", [[100], [100]], [LONG, HALF]).bytes == 1200
@@ -56,7 +60,10 @@ def test_expanded_operand_is_read_once(count):
     ("op", "flops"), [("exp", 1), ("rsqrt", 1), ("relu", 1), ("sigmoid", 3), ("silu", 4), ("gelu", 5), ("tanh", 1)]
 )
 def test_one_operand(count, op, flops):
-    """y = f(x) in bf16: x read, y written, 4 B an element; silu x / (1 + exp(-x)) is 4 operations, gelu's erf form 5."""
+    """y = f(x) in bf16: x read, y written, 4 B an element.
+
+    Silu x / (1 + exp(-x)) is 4 operations, gelu's erf form 5.
+    """
     assert count(f"aten::{op}", [[64]], [BF16]) == (64 * flops, 256)
 
 
@@ -90,13 +97,18 @@ def test_dropout(count):
 
 
 def test_gated_activations(count):
-    """glu of 2·50 fp32: 50 gates of 4 operations, 400 read, 200 written; silu_and_mul (10,8) → (10,4) bf16: 5·40, 240 B."""
+    """glu of 2·50 fp32: 50 gates of 4 operations, 400 read, 200 written.
+
+    Silu_and_mul (10,8) → (10,4) bf16: 5·40, 240 B.
+    """
     assert count("aten::glu", [[100], []], [F32, SCALAR]) == (200, 600)
     assert count("_C::silu_and_mul", [[10, 4], [10, 8]], [BF16, BF16]) == (200, 240)
 
 
 def test_rope_and_quantisation(count):
-    """rope on q (6,8) and k (6,4) bf16 in place with a (16,4) table: 3·72 FLOPs, 2·(96 + 48) + 128 B (positions not read by it).
+    """rope on q (6,8) and k (6,4) bf16 in place with a (16,4) table.
+
+    3·72 FLOPs, 2·(96 + 48) + 128 B (positions not read by it).
 
     fp8 quantisation of 40 bf16 with one scale: 40 FLOPs, 80 + 40 + 4 B.
     """
@@ -109,7 +121,8 @@ def test_rope_and_quantisation(count):
 def test_layer_norm(count):
     """(4,10,64) bf16 with both parameters: 8 FLOPs on each of 2,560 elements = 20,480.
 
-    Bytes: 5,120 read, 5,120 written, 2·128 of parameters, 40 rows · 2 statistics · 4 B = 320: 10,816. Intensity 1.9: under 5.
+    Bytes: 5,120 read, 5,120 written, 2·128 of parameters, 40 rows · 2 statistics · 4 B = 320: 10,816.
+    Intensity 1.9: under 5.
     """
     shapes = [[4, 10, 64], [], [64], [64], []]
     work = count("aten::native_layer_norm", shapes, [BF16, LIST, BF16, BF16, SCALAR], ["", "[64]", "", "", "1e-05"])
@@ -141,7 +154,10 @@ def test_rms_norm(count):
 
 
 def test_rms_norm_of_serving_engines(count):
-    """(10,64) bf16. rms_norm: 4·640 FLOPs, 1,280 + 1,280 + 128 B. With the residual added in place: 5·640, 4·1,280 + 128 B."""
+    """(10,64) bf16. rms_norm: 4·640 FLOPs, 1,280 + 1,280 + 128 B.
+
+    With the residual added in place: 5·640, 4·1,280 + 128 B.
+    """
     types = [BF16, BF16, BF16, SCALAR]
     assert count("_C::rms_norm", [[10, 64], [10, 64], [64], []], types) == (2_560, 2_688)
     assert count("_C::fused_add_rms_norm", [[10, 64], [10, 64], [64], []], types) == (3_200, 5_248)
@@ -149,7 +165,9 @@ def test_rms_norm_of_serving_engines(count):
 
 @pytest.mark.parametrize("op", ["native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"])
 def test_batch_norm(count, op):
-    """(2,3,8,8) fp32, training: 8 FLOPs · 384 = 3,072; 1,536 read and written, γβ 24, running 24, saved 2·3·4 = 24 B: 3,144.
+    """(2,3,8,8) fp32, training: 8 FLOPs · 384 = 3,072.
+
+    1,536 read and written, γβ 24, running 24, saved 2·3·4 = 24 B: 3,144.
 
     In inference 4 FLOPs an element and nothing saved: 1,536 FLOPs, 3,120 B.
     """
@@ -167,7 +185,10 @@ def test_batch_norm_with_update(count):
 
 
 def test_batch_norm_backward(count):
-    """(2,3,8,8) fp32: 10 FLOPs · 384; grad and x read (3,072), dx written (1,536), γ 12, mean, invstd, dγ, dβ 4·12 = 4,668 B."""
+    """(2,3,8,8) fp32: 10 FLOPs · 384.
+
+    Grad and x read (3,072), dx written (1,536), γ 12, mean, invstd, dγ, dβ 4·12 = 4,668 B.
+    """
     shapes = [[2, 3, 8, 8], [2, 3, 8, 8], [3], [], [], [3], [3], [], [], []]
     types = [F32, F32, F32, "", "", F32, F32, SCALAR, SCALAR, LIST]
     concrete = [""] * 7 + ["True", "1e-05", "[True, True, True]"]
@@ -189,7 +210,10 @@ def test_group_norm(count):
 
 
 def test_softmax(count):
-    """(8,100) bf16: 5 FLOPs · 800; 1,600 read, 1,600 written; with half_to_float 3,200 written. Backward: 4 · 800, 4,800 B."""
+    """(8,100) bf16: 5 FLOPs · 800; 1,600 read, 1,600 written; with half_to_float 3,200 written.
+
+    Backward: 4 · 800, 4,800 B.
+    """
     shapes, types = [[8, 100], [], []], [BF16, SCALAR, SCALAR]
     assert count("aten::_softmax", shapes, types, ["", "-1", "False"]) == (4_000, 3_200)
     assert count("aten::_log_softmax", shapes, types, ["", "-1", "True"]) == (4_000, 4_800)
@@ -210,7 +234,10 @@ def test_sum_whose_dimensions_were_not_recorded_is_a_lower_bound(count):
 
 
 def test_variance_and_norm(count):
-    """var of 512 fp32: mean, difference, square, sum: 2,048 FLOPs, 2,048 + 4 B; a 2-norm: square and sum, 1,024 FLOPs."""
+    """var of 512 fp32: mean, difference, square, sum: 2,048 FLOPs, 2,048 + 4 B.
+
+    A 2-norm: square and sum, 1,024 FLOPs.
+    """
     assert count("aten::var", [[512], [], [], []], [F32, "", "", SCALAR], ["", "", "", "False"]) == (2_048, 2_052)
     types = [F32, SCALAR, "", SCALAR, ""]
     assert count("aten::linalg_vector_norm", [[512]] + [[]] * 4, types, ["", "2", "", "False", ""]) == (1_024, 2_052)
@@ -218,21 +245,30 @@ def test_variance_and_norm(count):
 
 
 def test_logical_and_arg_reductions(count):
-    """any over 100 bools: 100 + 1 B; count_nonzero of 100 int64: 800 + 8 B; argmax of (4,25) fp32: 100 FLOPs, 400 + 4·8 B."""
+    """any over 100 bools: 100 + 1 B; count_nonzero of 100 int64: 800 + 8 B.
+
+    Argmax of (4,25) fp32: 100 FLOPs, 400 + 4·8 B.
+    """
     assert count("aten::any", [[100]], [BOOL], [""]) == (0, 101)
     assert count("aten::count_nonzero", [[100], []], [LONG, ""], ["", ""]) == (0, 808)
     assert count("aten::argmax", [[4, 25], [], []], [F32, SCALAR, SCALAR], ["", "1", "False"]) == (100, 432)
 
 
 def test_max_in_its_three_forms(count):
-    """Of all 100 fp32: 400 + 4 B. Along a dimension of (4,25): values and int64 indices: 400 + 4·12. Of two: 1,200 B."""
+    """Of all 100 fp32: 400 + 4 B. Along a dimension of (4,25): values and int64 indices: 400 + 4·12.
+
+    Of two: 1,200 B.
+    """
     assert count("aten::max", [[100]], [F32], [""]) == (100, 404)
     assert count("aten::max", [[4, 25], [], []], [F32, SCALAR, SCALAR], ["", "1", "False"]) == (100, 448)
     assert count("aten::max", [[100], [100]], [F32, F32], ["", ""]) == (100, 1_200)
 
 
 def test_scan_sort_and_topk(count):
-    """cumsum of 100 int32 widens to int64: 400 + 800 B. sort of 100 fp32: 400 + 1,200 B. top 3 of 4 rows of 25: 400 + 12·12 B."""
+    """cumsum of 100 int32 widens to int64: 400 + 800 B. sort of 100 fp32: 400 + 1,200 B.
+
+    Top 3 of 4 rows of 25: 400 + 12·12 B.
+    """
     assert count("aten::cumsum", [[100], [], []], ["int", SCALAR, ""], ["", "0", ""]) == (0, 1_200)
     assert count("aten::cumsum", [[100], [], []], [F32, SCALAR, ""], ["", "0", ""]) == (100, 800)
     assert count("aten::sort", [[100], [], []], [F32, SCALAR, SCALAR]) == (0, 1_600)
@@ -244,7 +280,10 @@ POOL = [F32, LIST, LIST, LIST, LIST, SCALAR]
 
 
 def test_max_pool(count):
-    """(1,2,8,8), window 2, stride 2: 32 outputs × 4 = 128 FLOPs; 512 read, 32·(4 + 8) written. Stride unset: the window's."""
+    """(1,2,8,8), window 2, stride 2: 32 outputs × 4 = 128 FLOPs; 512 read, 32·(4 + 8) written.
+
+    Stride unset: the window's.
+    """
     shapes = [[1, 2, 8, 8]] + [[]] * 5
     for stride in ("[2, 2]", "[]"):
         concrete = ["", "[2, 2]", stride, "[0, 0]", "[1, 1]", "False"]
@@ -252,7 +291,9 @@ def test_max_pool(count):
 
 
 def test_max_pool_in_ceil_mode(count):
-    """Length 5, window 2, stride 2, ceil: 3 outputs a side, 9 in all; padding 1 and stride 3: the third would start in padding.
+    """Length 5, window 2, stride 2, ceil: 3 outputs a side, 9 in all.
+
+    Padding 1 and stride 3: the third would start in padding.
 
     (5 + 2 - 2)/3 = 1.67 → ceil 2, + 1 = 3; its start 2·3 = 6 is not below 5 + 1, so 2 a side, 4 in all.
     """
@@ -279,7 +320,10 @@ def test_pool_backward(count):
 
 
 def test_pointwise_losses(count):
-    """mse of 100 fp32: difference and square, 200 FLOPs, 1,200 B; backward with a 0-dim gradient: 300 FLOPs, 1,200 B."""
+    """mse of 100 fp32: difference and square, 200 FLOPs, 1,200 B.
+
+    Backward with a 0-dim gradient: 300 FLOPs, 1,200 B.
+    """
     assert count("aten::mse_loss", [[100], [100], []], [F32, F32, SCALAR]) == (200, 1_200)
     shapes, types = [[], [100], [100], []], [F32, F32, F32, SCALAR]
     assert count("aten::mse_loss_backward", shapes, types) == (300, 1_200)
@@ -293,7 +337,9 @@ def test_pointwise_losses(count):
 
 
 def test_nll_loss(count):
-    """32 rows of 10: 32 targets of 8 B and 32 log-probabilities of 4 B read, loss and weight written: 392 B, 32 additions.
+    """32 rows of 10: 32 targets of 8 B and 32 log-probabilities of 4 B read, loss and weight written.
+
+    392 B, 32 additions.
 
     Backward writes one element a row: 32·8 + 32·4 = 384 B.
     """

@@ -54,10 +54,8 @@ def cpu_formula(call: Call, inner: Mapping[str, set[object]]) -> Formula | None:
     ``inner``: op → first operands seen in this capture, to tell a wrapper from an op that did the work itself.
     """
     wrapped = views.WRAPPERS.get(call.op)
-    if wrapped is not None:
-        first = call.tensors[:1]
-        if not wrapped or any(first in inner.get(op, ()) for op in wrapped):
-            return views.WRAPPER
+    if wrapped is not None and (not wrapped or any(_first(call) in inner.get(op, ()) for op in wrapped)):
+        return views.WRAPPER
     if views.is_node(call.op) or views.is_outer_overload(call):
         return views.WRAPPER
     return formula_of(call.op)
@@ -67,8 +65,17 @@ def operands(calls: Sequence[Call]) -> dict[str, set[object]]:
     """Op → the first operands it was called with."""
     seen: dict[str, set[object]] = {}
     for call in calls:
-        seen.setdefault(call.op, set()).add(call.tensors[:1])
+        seen.setdefault(call.op, set()).add(_first(call))
     return seen
+
+
+def _first(call: Call) -> object:
+    """The first operand as an inner op sees it too.
+
+    Dtype and extents; not dimensions of one, which a wrapper may add, nor channels, which it may split by groups.
+    """
+    tensor = next(iter(call.tensors), None)
+    return None if tensor is None else (tensor.dtype, *(n for i, n in enumerate(tensor.shape) if n != 1 and i != 1))
 
 
 def is_kernel(group: RawGroup) -> bool:

@@ -47,6 +47,10 @@ _MIOPEN = _Layout(stride=4, padding=3, dilation=5, groups=6)
 _MIOPEN_TRANSPOSED = _Layout(padding=3, output_padding=4, stride=5, dilation=6, groups=7, always_transposed=True)
 # _slow_conv2d_forward(x, w, kernel_size, bias, stride, padding); _conv_depthwise2d adds dilation
 _SLOW = _Layout(stride=4, padding=5, bias=3)
+# slow_conv_transposeNd takes x, w, kernel_size, bias, stride, padding, output_padding, dilation
+_SLOW_TRANSPOSED = _Layout(stride=4, padding=5, output_padding=6, dilation=7, bias=3, always_transposed=True)
+# _nnpack_spatial_convolution takes x, w, bias, padding, stride
+_NNPACK = _Layout(padding=3, stride=4)
 _DEPTHWISE = _Layout(stride=4, padding=5, dilation=6, bias=3)
 # cudnn_convolution_relu takes x, w, bias, stride, padding, dilation, groups
 _CUDNN_RELU = _Layout(stride=3, padding=4, dilation=5, groups=6)
@@ -116,7 +120,8 @@ def _gradients(call: Call) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...], int
     convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask).
     """
     grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    mask, transposed = call.integers(10), call.flag(7)
+    plain = call.op == "aten::_slow_conv2d_backward"  # (grad, x, w, kernel_size, stride, padding, mask)
+    mask, transposed = call.integers(6 if plain else 10), False if plain else call.flag(7)
     if grad is None or x is None or weight is None or mask is None or transposed is None or len(mask) != 3:
         return None
     if len(grad.shape) != len(x.shape) or len(x.shape) < 3:
@@ -193,6 +198,13 @@ TABLE: dict[str, Formula] = {
     "aten::mkldnn_convolution": _forward(_MIOPEN),
     "aten::_slow_conv2d_forward": _forward(_SLOW),
     "aten::thnn_conv2d": _forward(_SLOW),
+    "aten::slow_conv3d_forward": _forward(_SLOW),
+    "aten::slow_conv_dilated2d": _forward(_DEPTHWISE),
+    "aten::slow_conv_dilated3d": _forward(_DEPTHWISE),
+    "aten::slow_conv_transpose2d": _forward(_SLOW_TRANSPOSED),
+    "aten::slow_conv_transpose3d": _forward(_SLOW_TRANSPOSED),
+    "aten::_nnpack_spatial_convolution": _forward(_NNPACK),
+    "aten::_slow_conv2d_backward": BACKWARD,
     "aten::_conv_depthwise2d": _forward(_DEPTHWISE),
     "aten::convolution_backward": BACKWARD,
 }

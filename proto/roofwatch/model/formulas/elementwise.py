@@ -134,7 +134,7 @@ def glu(call: Call) -> Work | None:
 
 
 def quantize(call: Call) -> Work | None:
-    """Scaled quantisation of serving engines, (out, x, scale): one multiply an element, x read, the narrow out written."""
+    """Scaled quantisation of serving engines, (out, x, scale): one multiply an element, narrow output."""
     out, x, scale = call.tensor(0), call.tensor(1), call.tensor(2)
     if out is None or x is None:
         return None

@@ -31,29 +31,31 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     **{
         f"aten::{name}": ()
         for name in words(
-            "matmul einsum bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
-            "convolution scaled_dot_product_attention layer_norm rms_norm group_norm batch_norm instance_norm "
-            "_batch_norm_impl_index _batch_norm_impl_index_backward softmax log_softmax dropout feature_dropout "
-            "alpha_dropout relu relu_ cross_entropy_loss nll_loss nll_loss_nd nll_loss2d contiguous clone to "
-            "_to_copy type_as cpu cuda float half repeat repeat_interleave tile stack hstack vstack concat "
-            "concatenate zeros ones zeros_like ones_like full full_like rand randn randint randperm rand_like "
-            "randn_like randint_like new_zeros new_ones new_full max_pool1d max_pool2d max_pool3d avg_pool1d "
-            "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d embedding_backward embedding_bag "
-            "index_put index_put_ pad _pad_enum mean square selu cosine_similarity normalize masked_fill lstm gru "
-            "rnn_tanh rnn_relu linear_backward matmul_backward multi_head_attention_forward tensordot inner outer "
-            "kron chain_matmul linalg_matmul norm_except_dim argwhere _foreach_add _foreach_add_ _foreach_mul "
-            "_foreach_mul_ _foreach_sub _foreach_sub_ _foreach_div _foreach_div_ _foreach_sqrt _foreach_sqrt_ "
-            "_foreach_lerp _foreach_lerp_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_ "
-            "_foreach_neg _foreach_neg_ _foreach_norm _foreach_zero_ _foreach_copy_ _foreach_maximum_ "
-            "_foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ "
-            "_foreach_abs"
+            "_scaled_dot_product_attention_math linear matmul einsum bilinear conv1d conv2d conv3d "
+            "conv_transpose1d conv_transpose2d conv_transpose3d convolution scaled_dot_product_attention "
+            "layer_norm rms_norm group_norm batch_norm instance_norm _batch_norm_impl_index "
+            "_batch_norm_impl_index_backward softmax log_softmax dropout feature_dropout alpha_dropout relu relu_ "
+            "cross_entropy_loss nll_loss nll_loss_nd nll_loss2d contiguous clone to _to_copy type_as cpu cuda "
+            "float half repeat repeat_interleave tile stack hstack vstack concat concatenate zeros ones "
+            "zeros_like ones_like full full_like rand randn randint randperm rand_like randn_like randint_like "
+            "new_zeros new_ones new_full max_pool1d max_pool2d max_pool3d avg_pool1d adaptive_avg_pool1d "
+            "adaptive_avg_pool2d adaptive_avg_pool3d embedding_backward embedding_bag index_put index_put_ pad "
+            "_pad_enum mean square selu cosine_similarity normalize masked_fill lstm gru rnn_tanh rnn_relu "
+            "linear_backward matmul_backward multi_head_attention_forward tensordot inner outer kron chain_matmul "
+            "linalg_matmul norm_except_dim argwhere _foreach_add _foreach_add_ _foreach_mul _foreach_mul_ "
+            "_foreach_sub _foreach_sub_ _foreach_div _foreach_div_ _foreach_sqrt _foreach_sqrt_ _foreach_lerp "
+            "_foreach_lerp_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_ _foreach_neg "
+            "_foreach_neg_ _foreach_norm _foreach_zero_ _foreach_copy_ _foreach_maximum_ _foreach_pow "
+            "_foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ _foreach_abs"
         )
     },
-    "aten::linear": ("aten::addmm", "aten::mm", "aten::matmul", "aten::mkldnn_linear", "aten::_addmm_activation"),
     "aten::_convolution": (
-        "aten::mkldnn_convolution", "aten::thnn_conv2d", "aten::_slow_conv2d_forward", "aten::slow_conv3d",
-        "aten::slow_conv3d_forward", "aten::slow_conv_dilated2d", "aten::_nnpack_spatial_convolution",
+        "aten::mkldnn_convolution", "aten::_slow_conv2d_forward", "aten::slow_conv3d_forward",
+        "aten::slow_conv_dilated2d", "aten::slow_conv_dilated3d", "aten::slow_conv_transpose2d",
+        "aten::slow_conv_transpose3d", "aten::_nnpack_spatial_convolution",
     ),
+    "aten::convolution_backward": ("aten::_slow_conv2d_backward",),
+    "aten::slow_conv3d": ("aten::slow_conv3d_forward",),
     "aten::thnn_conv2d": ("aten::_slow_conv2d_forward",),
     "aten::embedding": ("aten::index_select",),
 }  # fmt: skip

@@ -1,0 +1,191 @@
+"""FLOPs of live ops on the CPU, profiled for real, equal torch's own FlopCounterMode, forward and backward."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from roofwatch.collectors.carriers import cpu_formula, operands
+from roofwatch.model.formulas.table import work_of
+from roofwatch.model.shapes import Call, call_of
+
+torch = pytest.importorskip("torch")
+from torch.nn import functional  # noqa: E402 - after the check for torch
+from torch.utils.flop_counter import (  # noqa: E402
+    FlopCounterMode,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+SMALL = st.integers(1, 7)
+EXAMPLES = settings(
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+PRODUCTS = {"matmul", "addmm", "linear", "convolution", "convolution_backward", "attention", "attention_backward"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_threads():
+    """Two threads: the machine is shared."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def profiled(work: Callable[[], None]) -> list[Call]:
+    """The ops that a piece of work calls, as a real trace records them."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, record_shapes=True, acc_events=True) as profile:
+        work()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    calls = []
+    for event in events:
+        if event.get("cat") == "cpu_op":
+            args = event["args"]
+            keys = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+            call = call_of(event["name"], *(json.dumps(args[k]) if k in args else None for k in keys))
+            calls.append(call or Call(event["name"]))
+    return calls
+
+
+def our_flops(work: Callable[[], None]) -> int:
+    """FLOPs of the matrix products in a piece of work, by our formulas from its trace."""
+    calls = profiled(work)
+    inner = operands(calls)
+    total = 0
+    for call in calls:
+        formula = cpu_formula(call, inner)
+        if formula is not None and formula.name in PRODUCTS:
+            counted = work_of(formula, call)
+            assert counted is not None, call
+            total += counted.flops
+    return total
+
+
+def check(work: Callable[[], None]) -> None:
+    """Our count and torch's of the same work are equal."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    assert our_flops(work) == counter.get_total_flops()
+
+
+def trained(function: Callable[..., torch.Tensor], *shapes: tuple[int, ...]) -> Callable[[], None]:
+    """Forward and backward of a function of fresh tensors that all want gradients."""
+
+    def work() -> None:
+        inputs = [torch.randn(shape, requires_grad=True) for shape in shapes]
+        function(*inputs).sum().backward()
+
+    return work
+
+
+@EXAMPLES
+@given(SMALL, SMALL, SMALL)
+def test_mm_and_linear(m, k, n):
+    """Products of two matrices, and linear layers with a bias."""
+    check(trained(torch.mm, (m, k), (k, n)))
+    check(trained(functional.linear, (2, m, k), (n, k), (n,)))
+
+
+@EXAMPLES
+@given(SMALL, SMALL, SMALL, SMALL)
+def test_bmm_matmul_einsum(b, m, k, n):
+    """Batched products, broadcast ones, and einsum's."""
+    check(trained(torch.bmm, (b, m, k), (b, k, n)))
+    check(trained(torch.matmul, (b, m, k), (k, n)))
+    check(trained(lambda x, y: torch.einsum("bij,bjk->bik", x, y), (b, m, k), (b, k, n)))
+
+
+@EXAMPLES
+@given(SMALL, SMALL, SMALL, SMALL)
+def test_addmm_and_baddbmm(b, m, k, n):
+    """Products added to a matrix, a row, a batch: the addition is not counted by either."""
+    check(trained(torch.addmm, (m, n), (m, k), (k, n)))
+    check(trained(torch.addmm, (n,), (m, k), (k, n)))
+    check(trained(torch.baddbmm, (b, m, n), (b, m, k), (b, k, n)))
+
+
+@EXAMPLES
+@given(
+    st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2),
+    st.integers(1, 2), st.integers(1, 3), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_convolution(  # noqa: PLR0917 - hypothesis names them
+    batch, channels, filters, kernel, stride, padding, dilation, rank, transposed, onednn
+):
+    """Convolutions of 1, 2 and 3 dimensions, plain and transposed, with a bias: forward and all gradients."""
+    x = (batch, channels) + (5 + kernel,) * rank
+    names = ("conv_transpose", "conv") if transposed else ("conv", "conv_transpose")
+    weight = (channels, filters) if transposed else (filters, channels)
+    apply = getattr(functional, f"{names[0]}{rank}d")
+    padding = min(padding, dilation * (kernel - 1))
+
+    def convolve(x, w, b):
+        return apply(x, w, b, stride=stride, padding=padding, dilation=dilation)
+
+    torch.backends.mkldnn.enabled = onednn
+    try:
+        check(trained(convolve, x, weight + (kernel,) * rank, (filters,)))
+    finally:
+        torch.backends.mkldnn.enabled = True
+
+
+@EXAMPLES
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())
+def test_grouped_convolution_forward(groups, per_group, filters, kernel, transposed):
+    """Grouped convolutions, forward only.
+
+    Backward torch counts the grouped weight gradient `groups` times too high.
+    """
+    channels = groups * per_group
+    shape = (channels, filters) if transposed else (groups * filters, per_group)
+    apply = functional.conv_transpose2d if transposed else functional.conv2d
+
+    def work() -> None:
+        with torch.no_grad():
+            apply(torch.randn(2, channels, 6, 6), torch.randn(*shape, kernel, kernel), groups=groups)
+
+    check(work)
+
+
+@EXAMPLES
+@given(st.integers(1, 2), st.integers(1, 3), SMALL, SMALL, st.integers(1, 5))
+def test_attention(batch, heads, queries, keys, width):
+    """Attention over unequal lengths without a mask, forward and backward.
+
+    On the CPU the mode does not see the fused op, so its own figures for the fused ops of accelerators stand in.
+    """
+    shape = (batch, heads, queries, width)
+    other = (batch, heads, keys, width)
+    expected = sdpa_flop_count(shape, other, other) + sdpa_backward_flop_count(shape, shape, other, other)
+    assert our_flops(trained(functional.scaled_dot_product_attention, shape, other, other)) == expected
+
+
+def test_the_work_compared_is_not_nothing():
+    """A product of (4,5) and (5,6) counts 240 FLOPs on both sides, backward 480 more."""
+    work = trained(torch.mm, (4, 5), (5, 6))
+    check(work)
+    assert our_flops(work) == 240 + 480
+
+
+def test_a_transformer_layer_and_its_optimizer():
+    """A whole encoder layer in training, dropout and optimizer included: only its products count, and all of them."""
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    optimizer = torch.optim.AdamW(layer.parameters(), fused=False, foreach=True)
+
+    def work() -> None:
+        layer(torch.randn(2, 9, 32)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    check(work)
