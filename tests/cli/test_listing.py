@@ -15,8 +15,8 @@ S = 1_000_000_000
 
 NODE: dict[str, Any] = {
     "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8,
-    "device": "NVIDIA H100 SXM5 80 GB", "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None, "versions": ["0.1.0"],
-    "agent_drops": {},
+    "device": "NVIDIA H100 SXM5 80 GB", "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None,
+    "versions": ["0.1.0"], "agent_drops": {},
 }  # fmt: skip
 PROCESS: dict[str, Any] = {
     "process": "00000000000004d2", "node": "gpu-07", "pid": 4711, "model": "llama-7b", "user": "ada", "job": None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.cli.asking import ask
-from roofwatch.cli.supervise import Children, children
+from roofwatch.cli.supervise import Child, Children, children
 from roofwatch.model import devices
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Device, Vendor
@@ -24,21 +26,25 @@ from roofwatch.store.filter import Filter
 PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
 JOBS = {"encoder inference": "inference", "training": "training"}  # model name → script
 INTERVAL_S = 3
-ENOUGH = 5  # windows of each job
+ENOUGH = 7  # windows of each job
 LIMIT_S = 48.0  # from the start to the answer, whatever there is by then; stopping takes a few seconds more
 JOB_S = 180.0  # a job ends by itself then, also when nobody is left to stop it
 CALIBRATION_S = 40.0
+WARM_UP = 8  # layers at the start, which take longer anyway
+FEWEST = 20  # layers that no window touched
+RESIDUE_NS = 500_000_000  # after a window: layers slowed by what it left behind, such as reading its trace
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answers to ``top`` and ``processes`` after the jobs ran, and how many threads each job had."""
+    """The answers of the store after the jobs ran, and when each layer of the inference ended (Unix ns)."""
 
     top: dict[str, Any]
     processes: dict[str, Any]
-    threads: int
+    windows: dict[str, Any]
+    layers: list[int]
 
 
 @contextmanager
@@ -68,13 +74,19 @@ def run(limit: int, say: Say) -> Result:
         address = _start_store(group, folder, env)
         _start_agent(group, folder, env, address)
         say(f"starting two jobs with {threads} thread{'' if threads == 1 else 's'} each, a window every {INTERVAL_S} s")
-        for model, script in JOBS.items():
-            path = Path(__file__).parent / "demo_jobs" / f"{script}.py"
-            job = (sys.executable, str(path), "--seconds", str(JOB_S))
-            group.start(script, (*PROGRAM, "run", "--model", model, "--", *job), env)
+        jobs = {script: _start_job(group, env, model, script) for model, script in JOBS.items()}
         _collect(group, address, begin + LIMIT_S, say)
-        top = ask("top", Filter(), limit, store=address, db=None)
-        return Result(top, ask("processes", Filter(), 0, store=address, db=None), threads)
+        top, processes, windows = (
+            ask(query, Filter(), rows, store=address, db=None)
+            for query, rows in (("top", limit), ("processes", 0), ("windows", 0))
+        )
+        return Result(top, processes, windows, _layer_ends(jobs["inference"]))
+
+
+def _start_job(group: Children, env: Mapping[str, str], model: str, script: str) -> Child:
+    path = Path(__file__).parent / "demo_jobs" / f"{script}.py"
+    job = (sys.executable, str(path), "--seconds", str(JOB_S))
+    return group.start(script, (*PROGRAM, "run", "--model", model, "--", *job), env)
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:
@@ -130,13 +142,46 @@ def _collect(group: Children, address: str, end: float, say: Say) -> None:
 
 def costs(result: Result) -> Sequence[str]:
     """What the windows cost each job, one line a job."""
-    lines = []
-    for row in sorted(result.processes["rows"], key=lambda r: r["model"] or ""):
-        windows = f"{row['model']}: {row['windows']} windows"
-        if row["lost_ns"] is None:
-            lines.append(f"{windows}, cost not measured (a job without optimizer steps has none to compare)")
-            continue
-        each = max(0.0, row["lost_ns"] / row["windows"] / 1e6)
-        share = max(0.0, row["lost_share"] or 0.0)
-        lines.append(f"{windows}, {each:.0f} ms lost to each: {share * 100:.1f} % of its time")
-    return lines
+    return [_cost(row, result) for row in sorted(result.processes["rows"], key=lambda row: str(row["model"]))]
+
+
+def _cost(process: Mapping[str, Any], result: Result) -> str:
+    name = f"{process['model']}: {process['windows']} windows"
+    windows = [w for w in result.windows["rows"] if w["process"] == process["process"]]
+    lost, share = process["lost_ns"], process["lost_share"]
+    if lost is None:  # no optimizer steps: the hook had nothing to compare, but the job's own layers tell
+        lost = lost_by_layers(result.layers, windows)
+        apart = [w["represents_ns"] for w in windows if w["represents_ns"]]
+        share = lost / len(windows) / statistics.mean(apart) if lost is not None and apart else None
+    if lost is None or share is None:
+        return f"{name}, cost not known"
+    each = max(0.0, lost / len(windows))
+    return f"{name}, {each / 1e6:.0f} ms lost to each, {max(0.0, share) * 100:.1f} % of its time"
+
+
+def lost_by_layers(ends: Sequence[int], windows: Sequence[Mapping[str, Any]]) -> float | None:
+    """Nanoseconds lost to windows in all: the layers they touched, less as many median layers that none touched.
+
+    ``ends`` are Unix ns, one a layer. None where too few layers are left to know what a layer takes.
+    """
+    phases = ("quiesce_ns", "close_ns", "save_ns", "free_ns")
+    spans = [
+        (
+            w["start_unix_ns"] - (w["open_ns"] or 0),
+            w["start_unix_ns"] + w["duration_ns"] + sum(w[phase] or 0 for phase in phases) + RESIDUE_NS,
+        )
+        for w in windows
+    ]
+    touched: list[int] = []
+    free: list[int] = []
+    for begin, end in itertools.pairwise(ends[WARM_UP:]):
+        hit = any(begin < last and end > first for first, last in spans)
+        (touched if hit else free).append(end - begin)
+    if len(free) < FEWEST:
+        return None
+    return float(sum(touched) - len(touched) * statistics.median(free))
+
+
+def _layer_ends(child: Child) -> list[int]:
+    lines = child.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [int(line) for line in lines if line.isdigit()]
