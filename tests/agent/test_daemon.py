@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from roofwatch.agent import sealer
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -53,7 +54,7 @@ def test_a_window_comes_to_the_spool_as_the_job_and_the_kernel_told_it(agents, j
 
 def test_windows_that_finish_together_share_a_segment_with_the_drops(agents, job, wait):
     """Three windows within two seconds, one of them lost in parsing: one segment, two windows, one drop."""
-    agent = agents("--interval", "0.5")
+    agent = agents("--interval", "0.5", env={"GATHER_S": str(sealer.GATHER_S)})
     client = job(agent.socket)
     client.answer(client.receive())
     client.answer(client.receive(), trace=b"sentence")

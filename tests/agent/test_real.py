@@ -100,9 +100,8 @@ def test_broken_traces_end_as_windows_or_sentences_in_one_worker(run_loop, trace
         (b" ", 1 << 30),  # nothing, for ever
         (b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},', 150 << 20),
         (b"[", 64 << 20),
-        (b'{"a":', 16 << 20),
     ],
-    ids=["spaces", "events", "brackets", "objects"],
+    ids=["spaces", "events", "brackets"],
 )
 def test_a_compressed_bomb_ends_within_the_limits(run_loop, tmp_path, filling, repeated):
     """A megabyte that unpacks to far more: a verdict within 20 s of CPU and 500 MB, and the next trace is read."""
