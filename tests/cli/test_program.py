@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -185,3 +186,29 @@ def test_a_full_disk_is_told(roofwatch: Roofwatch) -> None:
 def test_version(roofwatch: Roofwatch) -> None:
     """The installed version, in one line."""
     assert re.fullmatch(r"roofwatch \d+\.\d+\.\d+\S*\n", roofwatch("--version").stdout)
+
+
+def test_a_wide_terminal_is_used(traces: Path, tmp_path: Path) -> None:
+    """On a terminal of 150 columns the table is wider than 80 and not wider than 150; stdout of a pipe keeps to 80."""
+    import fcntl  # noqa: PLC0415
+    import pty  # noqa: PLC0415
+    import struct  # noqa: PLC0415
+    import termios  # noqa: PLC0415
+
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 150, 0, 0))
+    trace = traces / "kineto" / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
+    env = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    done = subprocess.Popen(
+        [sys.executable, "-m", "roofwatch.cli.main", "analyze", str(trace), "--top", "5"],
+        stdout=slave, stderr=subprocess.DEVNULL, cwd=tmp_path, env=env,
+    )  # fmt: skip
+    os.close(slave)
+    drawn = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+        while part := os.read(master, 65536):
+            drawn += part
+    os.close(master)
+    assert done.wait(30) == 0
+    assert 80 < max(map(len, drawn.decode().splitlines())) <= 150
+    assert b"\x1b" not in drawn

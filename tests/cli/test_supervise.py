@@ -74,9 +74,9 @@ def wait_until_gone(pid: int) -> None:
     assert gone(pid)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_stops_everything(tmp_path: Path, number: signal.Signals) -> None:
-    """A supervisor that gets a signal, twice, ends only after its child is gone."""
+    """A supervisor that gets a signal, twice, leaves no child; not even one that is killed does."""
     program = (
         "import os, sys, time\nfrom pathlib import Path\nfrom roofwatch.cli.supervise import children\n"
         f"with children(Path({str(tmp_path)!r})) as group:\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import subprocess
@@ -166,3 +167,23 @@ def test_the_doctor_finds_what_is_there_and_what_is_not(node: Node) -> None:
     agent.terminate()
     store.terminate()
     assert (agent.wait(15), store.wait(15)) == (0, 0)
+
+
+def test_a_file_is_imported_into_a_running_store(node: Node) -> None:
+    """One kernel of 5 µs from a trace, sent twice over the wire: one window, found by its label."""
+    trace = node.folder / "one.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10.0, "dur": 5.0}
+    properties = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
+    kernel["args"] = {"device": 0, "stream": 7, "correlation": 1}
+    trace.write_text(json.dumps({"deviceProperties": properties, "traceEvents": [kernel]}))
+    node.store()
+    said = [
+        subprocess.run(
+            [sys.executable, "-m", "roofwatch.cli.main", "import", str(trace), "--store", node.address],
+            capture_output=True, text=True, timeout=60, check=True, env=node.env,
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said == [f"{trace}: 1 record\n", f"{trace}: 1 record, known already\n"]
+    rows = node.ask("top", "--label", "file=one.json")["rows"]
+    assert [(row["kernel"], row["calls"], row["total_ns"]) for row in rows] == [("k", 1, 5000)]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.cli.asking import ask
+from roofwatch.cli.render.text import plural
 from roofwatch.cli.supervise import Child, Children, children
 from roofwatch.model import devices
 from roofwatch.model.errors import RoofwatchError
@@ -73,7 +74,7 @@ def run(limit: int, say: Say) -> Result:
         say("starting a store and an agent on this machine")
         address = _start_store(group, folder, env)
         _start_agent(group, folder, env, address)
-        say(f"starting two jobs with {threads} thread{'' if threads == 1 else 's'} each, a window every {INTERVAL_S} s")
+        say(f"starting two jobs with {plural(threads, 'thread')} each, a window every {INTERVAL_S} s")
         jobs = {script: _start_job(group, env, model, script) for model, script in JOBS.items()}
         _collect(group, address, begin + LIMIT_S, say)
         top, processes, windows = (
@@ -100,7 +101,7 @@ def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) 
     cpu = Device(Vendor.CPU, devices.cpu_model(), units=threads)
     if devices.load_peaks([devices.calibration_file()], devices.calibration_key(cpu)) is not None:
         return
-    say(f"measuring this CPU with {threads} thread{'' if threads == 1 else 's'}, once")
+    say(f"measuring this CPU with {plural(threads, 'thread')}, once")
     measuring = group.start("calibration", (*PROGRAM, "devices", "calibrate", "--threads", str(threads)), env)
     if group.ended(measuring, CALIBRATION_S) != 0:
         say(f"the CPU's peaks stay unknown, and with them the verdicts: {measuring.tail()}")
@@ -130,7 +131,7 @@ def _collect(group: Children, address: str, end: float, say: Say) -> None:
         counts = [row["windows"] for row in rows]
         if sum(counts) != told:
             told = sum(counts)
-            say(f"{told} window{'' if told == 1 else 's'} so far")
+            say(f"{plural(told, 'window')} so far")
         if len(counts) >= len(JOBS) and min(counts) >= ENOUGH:
             return
         if time.monotonic() > end:
@@ -146,7 +147,7 @@ def costs(result: Result) -> Sequence[str]:
 
 
 def _cost(process: Mapping[str, Any], result: Result) -> str:
-    name = f"{process['model']}: {process['windows']} windows"
+    name = f"{process['model']}: {plural(process['windows'], 'window')}"
     windows = [w for w in result.windows["rows"] if w["process"] == process["process"]]
     lost, share = process["lost_ns"], process["lost_share"]
     if lost is None:  # no optimizer steps: the hook had nothing to compare, but the job's own layers tell

@@ -18,7 +18,9 @@ PIPE_CLOSED = 128 + signal.SIGPIPE  # what a shell reports for a program that it
 
 def say(sentence: str) -> None:
     """A sentence for the user, on stderr."""
-    click.echo(f"roofwatch: {sentence}", err=True)
+    from roofwatch.cli.render.text import clean  # noqa: PLC0415  # most runs say nothing
+
+    click.echo(f"roofwatch: {clean(sentence)}", err=True)
 
 
 def exit_code(error: BaseException) -> int | None:

@@ -1,8 +1,9 @@
-"""Child processes that are gone when the block ends, however it ends: done, failed, Ctrl-C, SIGTERM or SIGHUP."""
+"""Child processes that are gone when the block ends, however it ends: done, failed, interrupted, even killed."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -18,6 +19,9 @@ GRACE_S = 5.0  # from SIGTERM to SIGKILL
 POLL_S = 0.05
 LAST_LINES = 3  # of a child's output, quoted when it ends by itself
 STOPPING = (signal.SIGTERM, signal.SIGHUP)
+PR_SET_PDEATHSIG = 1
+
+_prctl = ctypes.CDLL(None).prctl  # looked up here: a forked child may not load a library
 
 
 class Terminated(KeyboardInterrupt):
@@ -50,6 +54,11 @@ class Child:
         return True
 
 
+def _end_with_parent() -> None:
+    """In the child: the kernel sends SIGTERM when the parent is gone, also after a SIGKILL."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Children:
     """What was started, in order."""
 
@@ -62,7 +71,13 @@ class Children:
         log = self.folder / f"{name}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(  # noqa: S603  # our own programs
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=dict(env), start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=dict(env),
+                start_new_session=True,
+                preexec_fn=_end_with_parent,  # noqa: PLW1509  # one system call, nothing that a thread could hold
             )
         child = Child(name, process, log)
         self._started.append(child)

@@ -44,13 +44,12 @@ def command(file: Path, limit: int, form: str) -> int:
         timeline=answer.timeline(window.devices),
         cost=None,
     )
-    steps = None if window.steps is None else f"{window.steps} step{'' if window.steps == 1 else 's'}"
     title = [
         file.name,
         kernels.devices([d.device.model for d in window.devices]),
         f"span {text.duration(window.span_ns)}",
     ]
-    title += [steps] if steps else []
+    title += [] if window.steps is None else [text.plural(window.steps, "step")]
     code = showing.show(
         result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)
     )

@@ -36,6 +36,7 @@ def command(
     """Put trace files into the store, one window a file."""
     from roofwatch.cli import sending  # noqa: PLC0415  # --help must not pay for numpy, grpc and SQLAlchemy
     from roofwatch.cli.files import Origin, window_of  # noqa: PLC0415
+    from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
     origin = Origin(node, model, dict(labels))
@@ -49,7 +50,7 @@ def command(
                 code = errors.FAILED
                 continue
             new = send(window)
-            click.echo(f"{file}: {window.ledger.device_records:,} records{'' if new else ', known already'}")
+            click.echo(f"{file}: {plural(window.ledger.device_records, 'record')}{'' if new else ', known already'}")
             if problem:
                 errors.say(problem)
                 code = code or errors.INCOMPLETE

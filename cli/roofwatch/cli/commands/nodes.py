@@ -17,6 +17,7 @@ Examples:
 busy     share of the devices' time with work on them, over the windows taken
 dropped  windows that the agent had to give up, for whatever reason
 """
+NOBODY = "no node has sent a window here: start 'roofwatch agent --store …', and a job with 'roofwatch run'."
 KEYS = (
     "node", "last_seen_unix_ns", "processes", "devices", "device", "windows", "device_time_ns", "busy_share", "mfu",
     "versions", "agent_drops",
@@ -38,4 +39,4 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     from roofwatch.cli.render import listing  # noqa: PLC0415
 
     answer = ask("nodes", filter_of(given), limit, store=store, db=db)
-    return showing.show(answer, form, KEYS, lambda it, room: listing.nodes(it, room, time.time_ns()))
+    return showing.show(answer, form, KEYS, lambda it, room: listing.nodes(it, room, time.time_ns()), empty=NOBODY)

@@ -41,7 +41,7 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
 def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     """What the answer is about, how much of it was judged, and where the devices waited."""
     coverage = answer["coverage"]
-    parts = [*title, _plural(coverage["windows"], "window"), _classified(coverage)]
+    parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage)]
     cost = (answer.get("cost") or {}).get("share")
     if cost is not None:
         parts.append(f"cost {text.percent_fine(cost)}")
@@ -130,7 +130,3 @@ def footnotes(answer: Answer, room: int) -> list[str]:
     if dropped:
         notes.append("dropped: " + ", ".join(f"{text.count(n)} {text.clean(reason)}" for reason, n in dropped.items()))
     return ["", *(text.cut(note, room) for note in notes)] if notes else []
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{text.count(count)} {noun}" + ("" if count == 1 else "s")

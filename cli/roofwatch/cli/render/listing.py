@@ -173,7 +173,7 @@ def _device(row: Row) -> list[str]:
     sources = {entry["source"] for entry in [*flops.values(), *([bandwidth] if bandwidth else [])]}
     name = text.clean(row["model"] or "unnamed device")
     return [
-        f"{row['units']} thread{'' if row['units'] == 1 else 's'} of {name}" if row["vendor"] == "cpu" else name,
+        f"{text.plural(row['units'], 'thread')} of {name}" if row["vendor"] == "cpu" else name,
         text.rate(beta, ""),
         text.rate(peak("fp32/vector"), ""),
         text.rate(peak("bf16/matrix"), ""),

@@ -68,6 +68,11 @@ def count(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
+def plural(value: int, noun: str) -> str:
+    """A count of things: "1 window", "1,234 windows"."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def percent(part: float | None) -> str:
     """A share as "31 %", "3.1 %", "<0.1 %"."""
     if part is None:
