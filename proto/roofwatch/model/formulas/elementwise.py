@@ -141,6 +141,14 @@ def quantize(call: Call) -> Work | None:
     return Work(x.numel, x.bytes + out.bytes + (scale.bytes if scale is not None else 0))
 
 
+def split_heads(call: Call) -> Work | None:
+    """_transform_bias_rescale_qkv (qkv, bias, heads): the bias added everywhere, the query third scaled."""
+    qkv, bias = call.tensor(0), call.tensor(1)
+    if qkv is None or bias is None:
+        return None
+    return Work(qkv.numel + qkv.numel // 3, qkv.bytes + bias.bytes + dense(qkv.shape, qkv.dtype))
+
+
 def rope(call: Call) -> Work | None:
     """rotary_embedding(positions, q, k, …) in place: three operations an element of q and k (x·cos ± y·sin)."""
     tensors = [t for t in call.tensors if is_float(t.dtype)]
@@ -162,6 +170,7 @@ TABLE: dict[str, Formula] = {
     "aten::masked_fill": Formula("where", where),
     "aten::masked_fill_": Formula("where", where),
     "aten::native_dropout": Formula("dropout", dropout),
+    "aten::_transform_bias_rescale_qkv": Formula("split_heads", split_heads),
     "_C::silu_and_mul": Formula("gated_activation", gated),
     "_C::gelu_and_mul": Formula("gated_activation", gated),
     "_C::static_scaled_fp8_quant": Formula("quantize", quantize),

@@ -1,0 +1,346 @@
+"""From hand-built raw profiles to windows: who carries the FLOPs, verdicts, borrowing, the ledger, devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from roofwatch.collectors.base import Category, RawDevice, RawGroup, RawProfile, WindowContext
+from roofwatch.collectors.pipeline import join_devices, window_of
+from roofwatch.model.devices import calibration_key, save_peaks
+from roofwatch.model.histogram import Histogram
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import (
+    Bound,
+    Device,
+    Evidence,
+    KernelStat,
+    Node,
+    Peak,
+    Peaks,
+    Phase,
+    Process,
+    Trigger,
+    Vendor,
+    Window,
+)
+
+H100 = RawDevice("nvidia", "NVIDIA H100 80GB HBM3", 0, 132, 85_018_279_936, span_ns=10_000_000, busy_ns=5_000_000)
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+MM = {"op": "aten::mm", "shapes": "[[4096,4096],[4096,4096]]", "dtypes": '["c10::BFloat16","c10::BFloat16"]'}
+ADDS = {"op": "aten::add", "shapes": "[[16777216],[16777216],[]]", "dtypes": '["float","float","Scalar"]'}
+
+
+def group(kernel: str, mean_ns: int, calls: int = 1, **changes) -> RawGroup:
+    """Records alike: a kernel on device 0, linked, unless told otherwise."""
+    base = RawGroup(
+        device=0, kernel=kernel, category=Category.KERNEL, op=None, shapes=None, dtypes=None, strides=None,
+        concrete=None,
+        phase=Phase.FORWARD, module=None, backlog=False, linked=True, calls=calls, total_ns=mean_ns * calls,
+        min_ns=mean_ns, max_ns=mean_ns, histogram=Histogram.from_values([mean_ns] * calls),
+    )  # fmt: skip
+    return replace(base, **changes)
+
+
+def window(*groups: RawGroup, device: RawDevice = H100, context: WindowContext | None = None) -> Window:
+    """The window of these groups."""
+    raw = RawProfile("kineto", [device], list(groups), 7, 10_000_000, 1, True, True, 100, dropped={"unfinished": 2})
+    return window_of(raw, context or CONTEXT)
+
+
+CONTEXT = WindowContext("0" * 32, Process(Node("n"), 1), Trigger.IMPORTED)
+
+
+def only(found: Window) -> KernelStat:
+    """The window's one kernel."""
+    assert len(found.kernels) == 1
+    return found.kernels[0]
+
+
+@pytest.fixture(autouse=True)
+def _no_calibration(monkeypatch, tmp_path):
+    """No calibration of the machine that runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_a_gemm():
+    """4096³ in bf16 on an H100: 137.4e9 / 989.4e12 = 138,911 ns.
+
+    In 200 µs a roof fraction of 0.695, compute, ridge 295.
+    """
+    stat = only(window(group(GEMM, 200_000, 3, **MM)))
+    assert (stat.bound, stat.evidence, stat.signature.formula) == (Bound.COMPUTE, Evidence.SHAPES, "matmul")
+    assert (stat.signature.flops, stat.signature.bytes) == (137_438_953_472, 100_663_296)
+    assert (stat.signature.precision, stat.signature.unit) == ("bf16", "matrix")
+    assert stat.roof_fraction == pytest.approx(0.6946, abs=1e-4)
+    assert stat.ridge == pytest.approx(295.3, abs=0.1)
+    assert stat.signature.shapes == "[[4096,4096],[4096,4096]]"
+    assert stat.signature.dtypes == '["bf16","bf16"]'
+
+
+def test_elementwise():
+    """3 · 64 MiB at 3.35 TB/s take 60,097 ns at the roof; in 75 µs 0.80: memory, against the fp32 vector unit."""
+    stat = only(window(group(ADD, 75_000, **ADDS)))
+    assert (stat.bound, stat.signature.unit, stat.signature.kind) == (Bound.MEMORY, "vector", Kind.ELEMENTWISE)
+    assert stat.roof_fraction == pytest.approx(0.8013, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "dtype", "vendor", "expected"),
+    [
+        ("volta_sgemm_128x64_nn", "float", "nvidia", ("fp32", "vector")),
+        (
+            "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x128_32x3_nn_align4>",
+            "float",
+            "nvidia",
+            ("tf32", "matrix"),
+        ),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64", "float", "nvidia", ("tf32", "matrix")),
+        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1", "c10::BFloat16", "nvidia", ("bf16", "matrix")),
+        ("cutlass_80_simt_hgemm_128x32_8x5_nn_align1", "c10::Half", "nvidia", ("fp16", "vector")),
+        ("Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_SN", "float", "amd", ("fp32", "matrix")),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x8_SE_K1", "float", "amd", ("fp32", "vector")),
+        ("ampere_dgemm_64x64_nn", "double", "nvidia", ("fp64", "vector")),
+        ("cutlass_80_tensorop_d884gemm_64x32_16x4_nn_align1", "double", "nvidia", ("fp64", "matrix")),
+    ],
+)
+def test_precision_and_unit_by_kernel_name(kernel, dtype, vendor, expected):
+    """TF32, matrix instructions and their absence are told by the kernel's name only."""
+    name = "AMD Instinct MI300X" if vendor == "amd" else "NVIDIA H100 80GB HBM3"
+    call = {**MM, "dtypes": f'["{dtype}","{dtype}"]'}
+    stat = only(window(group(kernel, 200_000, **call), device=RawDevice(vendor, name, 0)))
+    assert (stat.signature.precision, stat.signature.unit) == expected
+
+
+def test_flops_go_to_the_main_kernel_once():
+    """A split-K product: GEMM and its reduction. Only the GEMM carries the FLOPs; the helper's are unknown."""
+    found = window(group(GEMM, 200_000, 4, **MM), group("splitKreduce_kernel<32, 16, int>", 20_000, 4, **MM))
+    flops = {s.signature.kernel: s.signature.flops for s in found.kernels}
+    assert flops == {GEMM: 137_438_953_472, "splitKreduce_kernel<32, 16, int>": None}
+
+
+def test_two_products_launched_together_count_once():
+    """Two GEMM kernels with equal calls under one op: together they are the op, so one carries it all."""
+    found = window(group(GEMM, 200_000, 4, **MM), group("nvjet_tst_128x256_64x4_2x1_v_bz_TNT", 100_000, 4, **MM))
+    assert sorted(s.signature.flops or 0 for s in found.kernels) == [0, 137_438_953_472]
+
+
+def test_alternative_kernels_each_carry_the_op():
+    """5 calls of one GEMM and 3 of another for the same inputs: one or the other ran, each did all the work."""
+    found = window(group(GEMM, 200_000, 5, **MM), group("nvjet_tst_128x256_64x4_2x1_v_bz_TNT", 100_000, 3, **MM))
+    assert [s.signature.flops for s in found.kernels] == [137_438_953_472] * 2
+
+
+def test_an_op_that_launches_its_kernel_in_chunks():
+    """8 records of 2 calls: each record did a quarter of a call's work."""
+    stat = only(window(group(GEMM, 50_000, 8, op_calls=2, **MM)))
+    assert (stat.signature.flops, stat.signature.bytes) == (137_438_953_472 // 4, 100_663_296 // 4)
+
+
+def test_bias_copy_beside_the_product():
+    """Addmm that copies the bias first: the copy has its own bytes, the product all the FLOPs."""
+    call = {
+        "op": "aten::addmm", "shapes": "[[512],[1024,256],[256,512],[],[]]",
+        "dtypes": '["float","float","float","Scalar","Scalar"]', "concrete": '["","","","1","1"]',
+    }  # fmt: skip
+    copy = "void at::native::elementwise_kernel<128, 2, direct_copy>"
+    found = window(group("volta_sgemm_128x64_nn", 100_000, 2, **call), group(copy, 4_000, 2, **call))
+    work = {s.signature.formula: (s.signature.flops, s.signature.bytes) for s in found.kernels}
+    assert work["addmm"] == (2 * 1024 * 512 * 256, (512 + 1024 * 256 + 256 * 512 + 1024 * 512) * 4)
+    assert work["addend_copy"] == (0, (512 + 1024 * 512) * 4)
+
+
+def test_copies_and_communication_by_definition():
+    """A memcpy is bound by the copy, a collective by communication; neither is part of what could be classified."""
+    found = window(
+        group(
+            "Memcpy HtoD (Pinned -> Device)", 50_000, 2, category=Category.MEMCPY, op="aten::copy_", moved_bytes=2048
+        ),
+        group("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 80_000, op="record_param_comms"),
+        group(GEMM, 200_000, **MM),
+    )
+    bounds = {s.signature.kernel: (s.bound, s.evidence) for s in found.kernels}
+    assert bounds["Memcpy HtoD (Pinned -> Device)"] == (Bound.COPY, Evidence.DEFINITION)
+    assert bounds["ncclDevKernel_AllReduce_Sum_f32_RING_LL"] == (Bound.COMMUNICATION, Evidence.DEFINITION)
+    assert (found.ledger.classifiable_ns, found.ledger.classified_ns) == (200_000, 200_000)
+    copied = next(s for s in found.kernels if s.bound is Bound.COPY)
+    assert (copied.signature.bytes, copied.signature.flops) == (1024, None)
+
+
+def test_backlog_borrows_the_signature_of_its_kernel():
+    """Launched before the window, seen later with one signature: all of it is borrowed, the duration is its own."""
+    late = group(GEMM, 400_000, 2, backlog=True, linked=False, phase=Phase.NONE)
+    found = window(group(GEMM, 200_000, **MM), late)
+    borrowed = next(s for s in found.kernels if s.evidence is Evidence.BORROWED)
+    assert borrowed.signature.flops == 137_438_953_472
+    assert borrowed.roof_fraction == pytest.approx(0.3473, abs=1e-4)
+    ledger = found.ledger
+    assert (ledger.device_time_ns, ledger.backlog_ns, ledger.linked_ns) == (1_000_000, 800_000, 200_000)
+    assert (ledger.classifiable_ns, ledger.classified_ns) == (1_000_000, 1_000_000)
+
+
+def test_backlog_borrows_a_bound_where_signatures_differ():
+    """The kernel runs two shapes later, both compute: the bound is borrowed, FLOPs are not."""
+    other = {**MM, "shapes": "[[4096,8192],[8192,4096]]"}
+    late = group(GEMM, 300_000, backlog=True, linked=False)
+    found = window(group(GEMM, 200_000, **MM), group(GEMM, 400_000, **other), late)
+    borrowed = next(s for s in found.kernels if s.evidence is Evidence.BORROWED)
+    assert (borrowed.bound, borrowed.signature.flops, borrowed.roof_ns) == (Bound.COMPUTE, None, None)
+
+
+def test_backlog_that_cannot_borrow_is_left_out_of_the_share():
+    """A kernel not seen again: unknown, and neither numerator nor denominator of the classified share."""
+    found = window(group(GEMM, 200_000, **MM), group("other_gemm", 300_000, backlog=True, linked=False))
+    assert (found.ledger.classifiable_ns, found.ledger.classified_ns) == (200_000, 200_000)
+    assert found.ledger.device_time_ns == 500_000
+
+
+def test_disagreeing_lenders_lend_nothing():
+    """The kernel is memory bound in one shape and compute bound in another of like time: the backlog stays unknown."""
+    thin = {**MM, "shapes": "[[16,4096],[4096,65536]]"}
+    late = group(GEMM, 300_000, backlog=True, linked=False)
+    found = window(group(GEMM, 200_000, **MM), group(GEMM, 200_000, **thin), late)
+    unknown = [s for s in found.kernels if s.bound is Bound.UNKNOWN]
+    assert [s.total_ns for s in unknown] == [300_000]
+
+
+def test_stats_are_unique():
+    """Groups that differ in what no signature holds (strides of a dense tensor) become one stat, exactly summed."""
+    first = group(ADD, 75_000, 2, strides="[[1],[1],[]]", step_calls=1, step_ns=75_000, **ADDS)
+    second = group(ADD, 95_000, 1, strides=None, **ADDS)
+    stat = only(window(first, second))
+    assert (stat.calls, stat.total_ns, stat.min_ns, stat.max_ns) == (3, 245_000, 75_000, 95_000)
+    assert (stat.step_calls, stat.step_ns, stat.histogram.total) == (1, 75_000, 3)
+
+
+def test_concrete_inputs_that_a_formula_reads_are_in_the_signature():
+    """Causal and full attention of the same shapes are two signatures, with their own FLOPs."""
+    call = {
+        "op": "aten::_scaled_dot_product_flash_attention",
+        "shapes": "[[1,8,1024,64],[1,8,1024,64],[1,8,1024,64],[],[]]",
+        "dtypes": '["c10::BFloat16","c10::BFloat16","c10::BFloat16","Scalar","Scalar"]',
+    }  # fmt: skip
+    causal, full = (group("flash_fwd_kernel", 50_000, concrete=f'["","","","0.","{c}"]', **call) for c in (True, False))
+    found = window(causal, full)
+    flops = sorted(s.signature.flops or 0 for s in found.kernels)
+    assert flops == [2 * 8 * (1024 * 1025 // 2) * 128, 2 * 8 * 1024 * 1024 * 128]
+    assert all(s.signature.arguments and "concrete" in s.signature.arguments for s in found.kernels)
+
+
+def test_names_without_shapes():
+    """Elementwise by its functor is memory bound if it is long enough.
+
+    A short one stays unknown, and so does a bf16 GEMM.
+    """
+    nothing = {"op": None, "linked": False}
+    long, short, gemm = (
+        group(ADD, 50_000, **nothing),
+        group(ADD + " ", 5_000, **nothing),
+        group(GEMM, 90_000, **nothing),
+    )
+    found = window(long, short, gemm)
+    verdicts = {s.signature.kernel: (s.bound, s.evidence) for s in found.kernels}
+    assert verdicts[ADD] == (Bound.MEMORY, Evidence.NAME)
+    assert verdicts[ADD + " "] == (Bound.UNKNOWN, Evidence.NONE)
+    assert verdicts[GEMM] == (Bound.UNKNOWN, Evidence.NONE)
+    assert (found.ledger.classifiable_ns, found.ledger.classified_ns, found.ledger.named_ns) == (145_000, 0, 50_000)
+
+
+CPU = RawDevice("cpu", "", span_ns=1_000_000, busy_ns=900_000)
+CPU_PEAKS = Peaks(
+    {("fp32", "matrix"): Peak(1e11, "measured"), ("fp32", "vector"): Peak(1e11, "measured")}, Peak(2e10, "measured")
+)
+
+
+def cpu_op(op: str, mean_ns: int, shapes: str, dtypes: str, **changes) -> RawGroup:
+    """Records of an op on a CPU with their self time."""
+    return group(op, mean_ns, op=op, shapes=shapes, dtypes=dtypes, category=Category.CPU_OP, **changes)
+
+
+def test_a_cpu_window_with_calibrated_peaks(tmp_path):
+    """linear, its view and its addmm: 2·512³ FLOPs at 100 GFLOP/s take 2.68 ms.
+
+    Linear and the view are the host's time.
+    """
+    path = tmp_path / "peaks.json"
+    registered = Device(Vendor.CPU, "Some CPU", units=4)
+    save_peaks(path, calibration_key(registered), CPU_PEAKS)
+    context = replace(CONTEXT, devices=(registered,), peaks_files=(str(path),))
+    three = '["float","float","float"]'
+    found = window(
+        cpu_op("aten::linear", 9_000, "[[512,512],[512,512],[512]]", three),
+        cpu_op("aten::t", 2_000, "[[512,512]]", '["float"]'),
+        cpu_op("aten::addmm", 4_000_000, "[[512],[512,512],[512,512]]", three),
+        device=CPU,
+        context=context,
+    )
+    bounds = {s.signature.op: s.bound for s in found.kernels}
+    assert bounds == {"aten::linear": Bound.HOST, "aten::t": Bound.HOST, "aten::addmm": Bound.COMPUTE}
+    product = next(s for s in found.kernels if s.signature.op == "aten::addmm")
+    assert product.roof_ns == pytest.approx(2 * 512**3 / 1e11 * 1e9)
+    assert found.devices[0].device.model == "Some CPU"
+    assert found.ledger.classified_ns == found.ledger.classifiable_ns == 4_011_000
+
+
+def test_a_cpu_without_calibration_is_unknown():
+    """No peaks, no verdict; the host's own time is still known as such."""
+    found = window(cpu_op("aten::mm", 5_000_000, "[[512,512],[512,512]]", '["float","float"]'), device=CPU)
+    assert only(found).bound is Bound.UNKNOWN
+    assert only(found).signature.flops == 2 * 512**3
+    assert (found.ledger.classifiable_ns, found.ledger.classified_ns) == (5_000_000, 0)
+
+
+def test_a_wrapper_whose_inner_op_is_missing_did_the_work_itself():
+    """_convolution with mkldnn_convolution beside it is a wrapper.
+
+    Alone (as for transposed ones) it did the convolution.
+    """
+    shapes = "[[2,4,8,8],[4,4,3,3],[],[],[],[],[],[],[]]"
+    types = '["float","float","","ScalarList","ScalarList","ScalarList","Scalar","ScalarList","Scalar"]'
+    concrete = '["","","","[1, 1]","[0, 0]","[1, 1]","False","[0, 0]","1"]'
+    outer = cpu_op("aten::_convolution", 50_000, shapes, types, concrete=concrete)
+    inner = cpu_op("aten::mkldnn_convolution", 50_000, shapes, types)
+    alone = window(outer, device=CPU).kernels[0].signature
+    beside = next(
+        s.signature for s in window(outer, inner, device=CPU).kernels if s.signature.op == "aten::_convolution"
+    )
+    assert (alone.formula, alone.flops) == ("convolution", 2 * 2 * 4 * 36 * 36)
+    assert (beside.formula, beside.flops) == ("wrapper", 0)
+
+
+def test_the_ledger_and_the_window_carry_what_the_reader_saw():
+    """Counts, drops, spans and times come through unchanged; unknown rank is taken from the trace."""
+    raw = RawProfile(
+        "kineto", [H100], [group(GEMM, 200_000, 3, **MM)], 7, 99, 5, True, True, 1234, rank=3, world_size=8,
+        dropped={"unfinished": 2},
+    )  # fmt: skip
+    found = window_of(raw, replace(CONTEXT, steps=9, represents_ns=11))
+    assert (found.ledger.events_read, found.ledger.device_records, found.ledger.has_host_events) == (1234, 3, True)
+    assert dict(found.ledger.dropped) == {"unfinished": 2}
+    assert (found.start_unix_ns, found.duration_ns, found.steps, found.represents_ns) == (7, 99, 5, 11)
+    assert (found.process.rank, found.process.world_size) == (3, 8)
+    assert (found.span_ns, found.busy_ns) == (10_000_000, 5_000_000)
+
+
+def test_devices_are_joined_with_what_the_hook_registered():
+    """By index among several; the only one of its sort whatever its index; a CPU never with an accelerator."""
+    one, two = (Device(Vendor.NVIDIA, "NVIDIA H100 80GB HBM3", f"GPU-{i}", i, driver="555") for i in (0, 1))
+    seen = [RawDevice("nvidia", "NVIDIA H100 80GB HBM3", 1)]
+    assert join_devices(seen, (one, two))[0].uuid == "GPU-1"
+    renumbered = [RawDevice("nvidia", "NVIDIA H100 80GB HBM3", 5)]
+    joined = join_devices(renumbered, (one, Device(Vendor.CPU, "Some CPU", units=4)))[0]
+    assert (joined.uuid, joined.driver, joined.model) == ("GPU-0", "555", "NVIDIA H100 SXM5 80 GB")
+    assert join_devices(renumbered, (one, two))[0].uuid is None
+    cpu = join_devices([CPU], (one, Device(Vendor.CPU, "Some CPU", units=4)))[0]
+    assert (cpu.vendor, cpu.model, cpu.units) == (Vendor.CPU, "Some CPU", 4)
+
+
+def test_hostile_shapes_cost_a_verdict_not_the_window():
+    """A group whose inputs are damaged stays, without FLOPs, beside the others."""
+    found = window(group(GEMM, 200_000, **MM), group(GEMM, 300_000, **{**MM, "shapes": "[[1e999]]"}))
+    assert sorted((s.total_ns, s.signature.flops) for s in found.kernels) == [
+        (200_000, 137_438_953_472),
+        (300_000, None),
+    ]
