@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
 from roofwatch.collectors.kineto.repair import repairs
+from roofwatch.collectors.kineto.tables import Interner, Table
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1  # in a column of ids, indexes or sizes
 MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
-MAX_TEXT_BYTES = 96 << 20  # of distinct names and of distinct inputs, each
 MAX_OPEN = 10_000  # events begun and not ended on one thread
 
 OP, HOST, DEVICE, NOTE, PYTHON = "op", "host", "device", "note", "python"
@@ -67,67 +67,6 @@ class _DeviceArgs(Struct, gc=False):
     grid: Any = None
     block: Any = None
     bytes: Any = None
-
-
-class Interner(dict[Any, int]):
-    """Value → small id, in order of first sight. Once ``MAX_TEXT_BYTES`` are held, new texts share one id."""
-
-    def __init__(self, longest: int | None = None) -> None:
-        super().__init__()
-        self.values_seen: list[Any] = []
-        self.overflown = 0
-        self._longest = longest
-        self._bytes = 0
-        self._rest: int | None = None
-
-    def __missing__(self, key: Any) -> int:
-        kept = key[: self._longest] if self._longest is not None and len(key) > self._longest else key
-        if kept is not key and kept in self:
-            return self[kept]
-        self._bytes += len(kept) + 128
-        if self._bytes > MAX_TEXT_BYTES:
-            return self._overflow(type(kept)())
-        self.values_seen.append(kept)
-        self[kept] = len(self.values_seen) - 1
-        return self[kept]
-
-    def _overflow(self, empty: Any) -> int:
-        self.overflown += 1
-        if self._rest is None:
-            self._rest = self[empty] if empty in self else len(self.values_seen)
-            if empty not in self:
-                self.values_seen.append(empty)
-                self[empty] = self._rest
-        return self._rest
-
-
-class Table:
-    """Columns of one sort of event; a column is a numpy array once ``close`` was called."""
-
-    def __init__(self, *names: str) -> None:
-        self._parts: dict[str, list[Ints]] = {name: [] for name in ("start", "end", "name", *names)}
-        self._columns: dict[str, Ints] = {}
-
-    def add(self, **columns: Ints) -> None:
-        """Appends rows: equally long columns."""
-        for name, column in columns.items():
-            self._parts[name].append(column)
-
-    def close(self) -> None:
-        """Ends appending."""
-        for name, parts in self._parts.items():
-            self._columns[name] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-            parts.clear()
-
-    def keep(self, mask: NDArray[np.bool_]) -> None:
-        """Keeps the rows where ``mask`` is true."""
-        self._columns = {name: column[mask] for name, column in self._columns.items()}
-
-    def __getitem__(self, name: str) -> Ints:
-        return self._columns[name]
-
-    def __len__(self) -> int:
-        return len(self._columns["start"])
 
 
 class Columns:

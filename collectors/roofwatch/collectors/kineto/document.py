@@ -9,25 +9,21 @@ from typing import Any
 
 import msgspec
 
+from roofwatch.collectors.kineto.boundaries import BEFORE_WINDOW, BOUNDARY, closes, ends_inside, last_boundary
+from roofwatch.collectors.kineto.buffer import BLANK, CHUNK_BYTES, Buffer
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode
 from roofwatch.collectors.kineto.outline import top_fields
-from roofwatch.collectors.kineto.recover import BOUNDARY, MAX_JOINED, ends_inside, list_end, recover
+from roofwatch.collectors.kineto.recover import MAX_JOINED, recover
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.source import Source
 from roofwatch.model.errors import RoofwatchError
 
-CHUNK_BYTES = 1 << 20  # text decoded at once: large enough to be fast, small beside the memory of the interpreter
 MAX_EVENT_BYTES = 4 << 20  # one event longer than this is left out
 MAX_OUTLINE_BYTES = 32 << 20  # the same for all that stands before, or after, the event list
-_BLANK = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _KEY = re.compile(rb'"traceEvents"\s*:\s*([^\s\[])')
 _LIST_OVERLAP = 64  # a match may be cut by the end of a block
-_USUAL_START = re.compile(rb'\{\s*"ph"\s*:')  # what Kineto begins an event with; objects inside events do not
-_START = re.compile(rb'\{\s*"[^"\\]{0,40}"\s*:')
-_BEFORE = re.compile(rb"\}\s*,\s*\Z")
-_BEFORE_WINDOW = 256
 _POSITION = re.compile(r"\(byte (\d+)\)")
 # Read without the rest of the object where that is damaged.
 _RESCUED = re.compile(rb'"(baseTimeNanoseconds|record_shapes)"\s*:\s*"?(\d{1,20})')
@@ -37,17 +33,12 @@ class Document:
     """Reads one file. ``batches`` first; after it ``fields``, ``dropped`` and ``problems`` are complete."""
 
     def __init__(self, source: Source) -> None:
-        self.fields: dict[
-            str, bytes
-        ] = {}  # top-level key (of ``outline.FIELDS``) → its JSON text, of the first document
+        self.fields: dict[str, bytes] = {}  # of the first document: key (of ``outline.FIELDS``) → its JSON text
         self.dropped: Counter[str] = Counter()
         self.problems: list[str] = []
         self._in_object = False
         self._source = source
-        self._blocks = source.blocks()
-        self._buffer = b""
-        self._base = 0  # position in the file of the buffer's first byte
-        self._ended = False
+        self._buffer = Buffer(source.blocks())
         self._index = 0
         self._closed = False  # whether the current event list was seen to end
         self.whole = False  # whether the first one was
@@ -71,93 +62,65 @@ class Document:
             self._index += 1
         self._conclude()
 
-    # The buffer
-
-    def _fill(self, size: int) -> bool:
-        """Makes the buffer at least ``size`` bytes long; False where the file ends before."""
-        if len(self._buffer) >= size:
-            return True
-        parts = [self._buffer]
-        have = len(self._buffer)
-        while have < size and not self._ended:
-            block = next(self._blocks, None)
-            if block is None:
-                self._ended = True
-            else:
-                parts.append(block)
-                have += len(block)
-        self._buffer = b"".join(parts)
-        return have >= size
-
-    def _skip(self, count: int) -> None:
-        self._buffer = self._buffer[count:]
-        self._base += count
-
-    def _skip_blanks(self) -> bool:
-        """Moves to the next byte that is not blank; False at the end of the file."""
-        while True:
-            rest = self._buffer.lstrip(_BLANK)
-            self._skip(len(self._buffer) - len(rest))
-            if rest:
-                return True
-            if not self._fill(1):
-                return False
-
     # The head
 
     def _open(self) -> bool:
         """Moves to the first event of the next document; False where there is no other."""
-        if not self._fill(1):
+        if not self._buffer.fill(1):
             if self._index == 0:
                 raise RoofwatchError(f"{self._source.name} is empty{self._because()}: nothing was written to it.")
             return False
-        if self._index == 0 and self._fill(len(_BOM)) and self._buffer.startswith(_BOM):
-            self._skip(len(_BOM))
-        if not self._skip_blanks():
+        if self._index == 0 and self._buffer.fill(len(_BOM)) and self._buffer.text.startswith(_BOM):
+            self._buffer.skip(len(_BOM))
+        if not self._buffer.skip_blanks():
             if self._index == 0:
                 raise RoofwatchError(f"{self._source.name} holds only blanks: nothing was written to it.")
             return False
-        self._in_object = not self._buffer.startswith(b"[")
+        self._in_object = not self._buffer.text.startswith(b"[")
         if not self._in_object:
-            self._skip(1)
+            self._buffer.skip(1)
             return True
-        if not self._buffer.startswith(b"{"):
-            return self._refuse(f"it begins with {self._buffer[:12]!r}, which is not JSON")
+        if not self._buffer.text.startswith(b"{"):
+            return self._refuse(f"it begins with {self._buffer.text[:12]!r}, which is not JSON")
         return self._open_object()
 
     def _open_object(self) -> bool:
         searched = 0
         while True:
-            found = _LIST.search(self._buffer, searched)
+            found = _LIST.search(self._buffer.text, searched)
             if found is not None:
                 break
-            searched = max(0, len(self._buffer) - _LIST_OVERLAP)
-            if len(self._buffer) > MAX_OUTLINE_BYTES:
+            searched = max(0, len(self._buffer.text) - _LIST_OVERLAP)
+            if len(self._buffer.text) > MAX_OUTLINE_BYTES:
                 return self._refuse(f"its first {MAX_OUTLINE_BYTES >> 20} MiB hold no traceEvents list")
-            if not self._fill(len(self._buffer) + CHUNK_BYTES) and self._ended:
-                if (found := _LIST.search(self._buffer)) is not None:
+            if not self._buffer.fill(len(self._buffer.text) + CHUNK_BYTES) and self._buffer.ended:
+                if (found := _LIST.search(self._buffer.text)) is not None:
                     break
                 return self._refuse(self._why_no_list())
         if self._index == 0:
-            self._keep_fields(self._buffer[: found.start()].rstrip(_BLANK + b",") + b"}", "before")
-        self._skip(found.end())
+            self._keep_fields(self._buffer.text[: found.start()].rstrip(BLANK + b",") + b"}", "before")
+        self._buffer.skip(found.end())
         return True
 
     def _why_no_list(self) -> str:
-        if _KEY.search(self._buffer):
+        if _KEY.search(self._buffer.text):
             return "its traceEvents is not a list"
         try:
-            msgspec.json.decode(self._buffer, type=msgspec.Raw)
+            msgspec.json.decode(self._buffer.text, type=msgspec.Raw)
         except DECODE_ERRORS as error:
             at = _POSITION.search(str(error))
-            where = f" at byte {self._base + int(at[1])}" if at else f" at byte {self._base + len(self._buffer)}"
+            where = (
+                f" at byte {self._buffer.base + int(at[1])}"
+                if at
+                else f" at byte {self._buffer.base + len(self._buffer.text)}"
+            )
             return f"it is not whole JSON{where} and holds no traceEvents list{self._because()}"
         return "it is JSON without a traceEvents list"
 
     def _refuse(self, why: str) -> bool:
         if self._index == 0:
             raise RoofwatchError(f"{self._source.name} is not a Kineto trace: {why}.")
-        self.problems.append(f"what follows the trace from byte {self._base} on was left out")
+        self.problems.append(f"what follows the trace from byte {self._buffer.base} on was left out")
         return False
 
     def _because(self) -> str:
@@ -170,7 +133,7 @@ class Document:
         while True:
             end, following = self._cut()
             last = end < 0
-            stretch = self._buffer if last else self._buffer[:end]
+            stretch = self._buffer.text if last else self._buffer.text[:end]
             closed = None
             text = b"[" + stretch + b"]"
             try:
@@ -185,10 +148,10 @@ class Document:
                     batch, following = earlier
             self._closed = closed is not None
             if closed is not None:
-                self._skip(closed)
+                self._buffer.skip(closed)
                 self.whole = True
             else:
-                self._skip(len(stretch) if last else following)
+                self._buffer.skip(len(stretch) if last else following)
             if batch:
                 yield batch
             if last or closed is not None:
@@ -197,14 +160,14 @@ class Document:
     def _earlier(self, end: int) -> tuple[list[Any], int] | None:
         """Events up to an earlier boundary, and where the next begins: the last one was inside an event."""
         for _ in range(MAX_JOINED):
-            found = _last_boundary(self._buffer[:end], 0)
+            found = last_boundary(self._buffer.text[:end], 0)
             if found is None:
                 return None
             end, following = found
             try:
-                return decode(b"[" + self._buffer[:end] + b"]"), following
+                return decode(b"[" + self._buffer.text[:end] + b"]"), following
             except DECODE_ERRORS as error:
-                if not ends_inside(error, self._buffer[: end + 2]):
+                if not ends_inside(error, self._buffer.text[: end + 2]):
                     return None
         return None
 
@@ -222,18 +185,18 @@ class Document:
         """Where the last whole event of a chunk ends and the next begins; (-1, -1) where the file ends before that."""
         searched = 0
         size = CHUNK_BYTES
-        while self._fill(size):
-            found = _last_boundary(self._buffer, searched)
+        while self._buffer.fill(size):
+            found = last_boundary(self._buffer.text, searched)
             if found is not None:
                 return found
-            searched = max(0, len(self._buffer) - _BEFORE_WINDOW)
-            size = len(self._buffer) + CHUNK_BYTES
-            if len(self._buffer) > MAX_EVENT_BYTES:
-                if _closes(self._buffer):
-                    return len(self._buffer), len(self._buffer)
+            searched = max(0, len(self._buffer.text) - BEFORE_WINDOW)
+            size = len(self._buffer.text) + CHUNK_BYTES
+            if len(self._buffer.text) > MAX_EVENT_BYTES:
+                if closes(self._buffer.text):
+                    return len(self._buffer.text), len(self._buffer.text)
                 self._skip_oversized()
                 searched, size = 0, CHUNK_BYTES
-        if len(self._buffer) > CHUNK_BYTES and (found := _last_boundary(self._buffer, searched)) is not None:
+        if len(self._buffer.text) > CHUNK_BYTES and (found := last_boundary(self._buffer.text, searched)) is not None:
             return found
         return -1, -1
 
@@ -242,50 +205,50 @@ class Document:
         self.dropped["oversized"] += 1
         self._note(0, f"an event is longer than {MAX_EVENT_BYTES >> 20} MiB")
         while True:
-            found = BOUNDARY.search(self._buffer)
+            found = BOUNDARY.search(self._buffer.text)
             if found is not None:
-                self._skip(found.end())
+                self._buffer.skip(found.end())
                 return
-            self._skip(max(0, len(self._buffer) - _BEFORE_WINDOW))
-            if not self._fill(CHUNK_BYTES):
-                if (found := BOUNDARY.search(self._buffer)) is not None:
-                    self._skip(found.end())
+            self._buffer.skip(max(0, len(self._buffer.text) - BEFORE_WINDOW))
+            if not self._buffer.fill(CHUNK_BYTES):
+                if (found := BOUNDARY.search(self._buffer.text)) is not None:
+                    self._buffer.skip(found.end())
                 return
 
     def _note(self, at: int, what: str) -> None:
         self._damaged += 1
         if len(self._damage) < 4:
-            self._damage.append((self._base + at, what))
+            self._damage.append((self._buffer.base + at, what))
 
     # The tail
 
     def _close(self) -> bool:
         """Reads what follows the event list; True where another document may follow."""
         if not self._in_object:
-            return self._skip_blanks()
+            return self._buffer.skip_blanks()
         size = 1
         while True:
-            more = self._fill(size)
-            text = b"{" + self._buffer.lstrip(_BLANK + b",")
-            cut = len(self._buffer) + 1 - len(text)
+            more = self._buffer.fill(size)
+            text = b"{" + self._buffer.text.lstrip(BLANK + b",")
+            cut = len(self._buffer.text) + 1 - len(text)
             try:
                 fields, end = _object(text)
             except DECODE_ERRORS as error:
-                if more and "truncated" in str(error) and len(self._buffer) < MAX_OUTLINE_BYTES:
-                    size = 2 * len(self._buffer) + CHUNK_BYTES
+                if more and "truncated" in str(error) and len(self._buffer.text) < MAX_OUTLINE_BYTES:
+                    size = 2 * len(self._buffer.text) + CHUNK_BYTES
                     continue
                 return self._close_damaged(text)
             if self._index == 0:
                 self.fields |= fields
-            self._skip(cut + end - 1)  # less the brace that was put before it
-            return self._skip_blanks()
+            self._buffer.skip(cut + end - 1)  # less the brace that was put before it
+            return self._buffer.skip_blanks()
 
     def _close_damaged(self, text: bytes) -> bool:
         if self._index == 0:
             self._keep_fields(text, "after")
-        if self._closed and text.strip(_BLANK) == b"{":
-            self._note(len(self._buffer), "the file ends right after the event list")
-        self._skip(len(self._buffer))
+        if self._closed and text.strip(BLANK) == b"{":
+            self._note(len(self._buffer.text), "the file ends right after the event list")
+        self._buffer.skip(len(self._buffer.text))
         return False
 
     def _keep_fields(self, text: bytes, where: str) -> None:
@@ -303,7 +266,7 @@ class Document:
             return
         for key, value in _RESCUED.findall(text):
             self.fields[key.decode()] = value
-        if text.strip(_BLANK) != b"{":
+        if text.strip(BLANK) != b"{":
             self.problems.append(f"the metadata {where} the event list is damaged")
 
     def _conclude(self) -> None:
@@ -336,28 +299,3 @@ def _object(text: bytes) -> tuple[dict[str, bytes], int]:
             raise
         fields = top_fields(text[:end])
     return fields, end
-
-
-def _closes(text: bytes) -> bool:
-    """True when the event list ends inside ``text``, which begins with an event."""
-    try:
-        decode(b"[" + text)
-    except DECODE_ERRORS as error:
-        return list_end(error, b"[" + text) is not None
-    return True
-
-
-def _last_boundary(text: bytes, since: int) -> tuple[int, int] | None:
-    """Where the last event that is surely whole ends, and where the one after it begins."""
-    return _boundary(text, since, _USUAL_START) or _boundary(text, since, _START)
-
-
-def _boundary(text: bytes, since: int, begins: re.Pattern[bytes]) -> tuple[int, int] | None:
-    at = len(text)
-    while (at := text.rfind(b"{", since, at)) >= 0:
-        if not begins.match(text, at):
-            continue
-        before = _BEFORE.search(text[max(0, at - _BEFORE_WINDOW) : at])
-        if before is not None:
-            return max(0, at - _BEFORE_WINDOW) + before.start() + 1, at
-    return None

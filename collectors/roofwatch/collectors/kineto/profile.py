@@ -9,11 +9,12 @@ import numpy as np
 
 from roofwatch.collectors.base import Limits, RawDevice, RawProfile
 from roofwatch.collectors.kineto import calls
-from roofwatch.collectors.kineto.columns import UNKNOWN, Columns, Table
+from roofwatch.collectors.kineto.columns import UNKNOWN, Columns
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
+from roofwatch.collectors.kineto.tables import Table
 from roofwatch.collectors.kineto.timeline import with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
 

@@ -10,26 +10,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from roofwatch.collectors.kineto.boundaries import BOUNDARY, ends_inside, goes_on, list_end
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode, decode_loosely
 from roofwatch.collectors.kineto.repair import repairs
 
-# The end of an object and the beginning of the next in a list. In valid JSON a brace and then a quote never stand
-# inside a string, so this matches real boundaries only (at any depth).
-BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"[^"\\]{0,40}"\s*:)')
-_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
-_AFTER_LIST = re.compile(rb'\s*(?:,\s*"|\}|\{|\[|\]?\Z)')  # the last bracket may be one that this module added
 _SURE_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"[A-Za-z]|\}\s*\Z))')  # where the list ends after a lost last event
-_POSITION = re.compile(r"\(byte (\d+)\)")
 MAX_JOINED = 64  # an event with objects in its arguments may have been cut into this many pieces
-
-
-def ends_inside(error: BaseException, text: bytes) -> bool:
-    """True when ``text``, a list closed by a bracket of ours, failed to decode only because an item is not complete."""
-    message = str(error)
-    if "truncated" in message:
-        return True
-    found = _POSITION.search(message)
-    return found is not None and "trailing" not in message and int(found[1]) >= len(text) - 1
 
 
 @dataclass(slots=True)
@@ -51,15 +37,6 @@ class Recovered:
     def drop(self, reason: str, count: int = 1) -> None:
         """Counts events that are lost."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
-
-
-def list_end(error: BaseException, text: bytes) -> int | None:
-    """Where the list in ``text`` (an opening bracket included) ends, if ``error`` says that something follows it."""
-    found = _TRAILING.search(str(error))
-    if found is None:
-        return None
-    end = int(found[1]) - 1  # the message counts from one, and names the first byte too many
-    return end if _AFTER_LIST.match(text, end) else None
 
 
 def recover(stretch: bytes, last: bool) -> Recovered:
@@ -112,7 +89,7 @@ def _take(stretch: bytes, start: int, end: int, result: Recovered) -> bool:
         result.events += decode(text)
     except DECODE_ERRORS as error:
         close = list_end(error, text)
-        if close is None or close >= len(text):
+        if close is None or close >= len(text) or goes_on(stretch, start + close - 1):
             return False
         result.events += decode(text[:close])
         result.closed_at = start + close - 1
@@ -129,13 +106,13 @@ def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, 
         if _take(stretch, start, pieces[joined][1], result):
             return joined + 1
     try:
-        _take_loosely(text, start, len(text), result)
+        _take_loosely(text, stretch, start, len(text), result)
     except DECODE_ERRORS as error:
         last = last and at == len(pieces) - 1
         if last and _is_cut(text[:-1]):
             result.drop("cut_off")
             result.note(start, "the file ends inside an event")
-        elif not _mend(text, start, result):
+        elif not _mend(text, stretch, start, result):
             _lose(text, start, str(error), last, result)
     else:
         if not _is_utf8(text):
@@ -143,11 +120,11 @@ def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, 
     return at + 1
 
 
-def _mend(text: bytes, start: int, result: Recovered) -> bool:
+def _mend(text: bytes, stretch: bytes, start: int, result: Recovered) -> bool:
     """Takes what is in ``text`` once it is mended; False where nothing mends it."""
     for what, mended in repairs(text):
         try:
-            _take_loosely(mended, start, len(text), result)
+            _take_loosely(mended, stretch, start, len(text), result)
         except DECODE_ERRORS:
             continue
         result.note(start, what)
@@ -164,7 +141,7 @@ def _lose(text: bytes, start: int, error: str, last: bool, result: Recovered) ->
         result.closed_at = start + end.end() - 1
 
 
-def _take_loosely(text: bytes, start: int, length: int, result: Recovered) -> None:
+def _take_loosely(text: bytes, stretch: bytes, start: int, length: int, result: Recovered) -> None:
     """Takes items of any type from ``text``, a mended or unmended list that is ``length`` bytes long in the stretch.
 
     Raises:
@@ -174,10 +151,11 @@ def _take_loosely(text: bytes, start: int, length: int, result: Recovered) -> No
         events, odd = decode_loosely(text)
     except DECODE_ERRORS as error:
         close = list_end(error, text)
-        if close is None or close >= len(text):
+        at = -1 if close is None else start + max(0, close - 1 - (len(text) - length))
+        if close is None or close >= len(text) or goes_on(stretch, at):
             raise
         events, odd = decode_loosely(text[:close])
-        result.closed_at = start + max(0, close - 1 - (len(text) - length))
+        result.closed_at = at
     result.events += events
     if odd:
         result.drop("not_an_event", odd)

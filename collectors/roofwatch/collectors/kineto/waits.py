@@ -16,8 +16,9 @@ from roofwatch.model.record import Cause
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from roofwatch.collectors.kineto.columns import Columns, Table
+    from roofwatch.collectors.kineto.columns import Columns
     from roofwatch.collectors.kineto.link import Host, Launches
+    from roofwatch.collectors.kineto.tables import Table
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
