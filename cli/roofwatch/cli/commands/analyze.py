@@ -17,6 +17,7 @@ Reads Kineto traces (torch.profiler's export), plain or gzip. A damaged file
 gives what can be read of it, a sentence on stderr, and exit code 4; exit code
 1 means that nothing could be read.
 """
+UNNAMED = {"cpu": "CPU"}  # what a device without a name is called where its vendor says enough
 
 
 @click.command("analyze", epilog=EPILOG)
@@ -37,18 +38,15 @@ def command(file: Path, limit: int, form: str) -> int:
     coverage = answer.CoverageSum()
     coverage.add(window)
     result = answer.answer(
-        {"query": "analyze", "file": str(file), "limit": limit},
+        {"name": "analyze", "file": str(file), "limit": limit},
         coverage,
         answer.rows(answer.sums_of(window), limit),
         device=answer.device_json(window.devices[0].device) if window.devices else None,
         timeline=answer.timeline(window.devices),
         cost=None,
     )
-    title = [
-        file.name,
-        kernels.devices([d.device.model for d in window.devices]),
-        f"span {text.duration(window.span_ns)}",
-    ]
+    title = [file.name, kernels.devices([d.device.model or UNNAMED.get(d.device.vendor, "") for d in window.devices])]
+    title += [f"span {text.duration(window.span_ns)}"] if window.span_ns else []
     title += [] if window.steps is None else [text.plural(window.steps, "step")]
     code = showing.show(
         result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)

@@ -90,8 +90,8 @@ def percent_fine(part: float | None) -> str:
     if part is None:
         return UNKNOWN
     value = part * 100
-    if value == 100:
-        return "100 %"
+    if value in {0, 100}:
+        return f"{value:.0f} %"
     if 99.95 <= value < 100:
         return "99.9 %"
     if 0 < value < 0.005:
