@@ -48,6 +48,17 @@ class _Merged:
         return min(known) if known else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Loan:
+    """What a kernel's linked records lend to its backlog: a whole signature, or a bound, or nothing."""
+
+    signature: Signature | None = None
+    bound: Bound | None = None
+
+
+_NOTHING = _Loan()
+
+
 def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[list[KernelStat], Ledger]:
     """Kernel stats, unique by (signature, device, evidence), and the ledger's sums of device time.
 
@@ -55,15 +66,14 @@ def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[li
     """
     merged = _merge(items)
     verdicts = [_verdict(m, devices[m.device]) for m in merged]
-    lenders = _lenders(merged, verdicts)
+    loans = _loans(merged, verdicts)
     stats: dict[tuple[int, int, Evidence], KernelStat] = {}
     ledger = Ledger(0, 0, 0, has_host_events=False)
     for item, found in zip(merged, verdicts, strict=True):
         signature, verdict = item.signature, found
         if item.backlog and verdict.evidence is not Evidence.DEFINITION:
-            signature, verdict = _borrow(
-                item, lenders.get((item.device, item.signature.kernel), []), devices[item.device]
-            )
+            loan = loans.get((item.device, item.signature.kernel), _NOTHING)
+            signature, verdict = _borrow(item, loan, devices[item.device])
         ledger = _counted(ledger, item, verdict)
         stat = _stat(item, signature, verdict)
         key = (signature.id, item.device, verdict.evidence)
@@ -108,32 +118,38 @@ def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Ev
     )  # fmt: skip
 
 
-def _lenders(
-    merged: Sequence[_Merged], verdicts: Sequence[Verdict]
-) -> dict[tuple[int, str], list[tuple[_Merged, Verdict]]]:
-    """(device, kernel) → the records of that kernel whose launch was seen, with their verdicts."""
-    found: dict[tuple[int, str], list[tuple[_Merged, Verdict]]] = {}
+def _loans(merged: Sequence[_Merged], verdicts: Sequence[Verdict]) -> dict[tuple[int, str], _Loan]:
+    """(device, kernel) → what the records of that kernel whose launch was seen have to lend."""
+    seen: dict[tuple[int, str], list[tuple[_Merged, Verdict]]] = {}
     for item, verdict in zip(merged, verdicts, strict=True):
         if not item.backlog and item.category is Category.KERNEL:
-            found.setdefault((item.device, item.signature.kernel), []).append((item, verdict))
-    return found
+            seen.setdefault((item.device, item.signature.kernel), []).append((item, verdict))
+    return {key: _loan(lenders) for key, lenders in seen.items()}
 
 
-def _borrow(item: _Merged, lenders: Sequence[tuple[_Merged, Verdict]], device: Device) -> tuple[Signature, Verdict]:
-    """A backlog record's verdict from the same kernel later in the window.
-
-    One signature there: it is taken over whole, and judged by the backlog's own duration. Several: only their bound
-    is, and only if they agree. None: by name, which the ledger does not count for backlog.
-    """
+def _loan(lenders: Sequence[tuple[_Merged, Verdict]]) -> _Loan:
+    """One signature is lent whole; of several only the bound, and only if they agree."""
     proven = [(m, v) for m, v in lenders if v.bound is not Bound.UNKNOWN and v.evidence in _PROVEN]
     signatures = {replace(m.signature, phase=Phase.NONE, module=None) for m, _ in lenders}
     if len(signatures) == 1 and proven:
-        signature = proven[0][0].signature
-        return signature, _by_shapes(signature, item, device, Evidence.BORROWED)
-    seen = sum(m.total_ns for m, _ in lenders)
-    for bound in {v.bound for _, v in proven}:
-        if sum(m.total_ns for m, v in proven if v.bound is bound) >= LENDERS_AGREE * seen > 0:
-            return item.signature, Verdict(bound, Evidence.BORROWED)
+        return _Loan(signature=proven[0][0].signature)
+    total = sum(m.total_ns for m, _ in lenders)
+    by_bound: dict[Bound, int] = {}
+    for item, verdict in proven:
+        by_bound[verdict.bound] = by_bound.get(verdict.bound, 0) + item.total_ns
+    agreed = [bound for bound, ns in by_bound.items() if ns >= LENDERS_AGREE * total > 0]
+    return _Loan(bound=agreed[0]) if agreed else _NOTHING
+
+
+def _borrow(item: _Merged, loan: _Loan, device: Device) -> tuple[Signature, Verdict]:
+    """A backlog record's verdict from the same kernel later in the window.
+
+    A signature is judged by the backlog's own duration. Without a loan: by name, which the ledger does not count.
+    """
+    if loan.signature is not None:
+        return loan.signature, _by_shapes(loan.signature, item, device, Evidence.BORROWED)
+    if loan.bound is not None:
+        return item.signature, Verdict(loan.bound, Evidence.BORROWED)
     return item.signature, judge_by_name(
         item.signature.kind, item.signature.kernel, item.mean_ns, device.peaks, blocks=item.blocks, units=device.units
     )
