@@ -1,18 +1,18 @@
 """CUDA graph capture: no window opens or closes while one runs."""
 
 import functools
-import time
 from typing import Any, Callable
 
-WAIT_S = 5.0
+from .log import failure
 
 
 class Captures:
     """How many graph captures run in this process."""
 
     def __init__(self, torch: Any, begins: Callable[[], None]) -> None:
-        """Count the captures of ``torch.cuda.CUDAGraph``; ``begins()`` is called before each."""
-        self._torch, self._running, self._begins = torch, 0, begins
+        """Watch ``torch.cuda.CUDAGraph``; ``begins()`` is called before each capture, and counts it."""
+        self.count = 0
+        self._torch, self._begins = torch, begins
         graph = getattr(torch.cuda, "CUDAGraph", None)
         if isinstance(graph, type) and hasattr(graph, "capture_begin") and hasattr(graph, "capture_end"):
             self._wrap(graph)
@@ -22,12 +22,14 @@ class Captures:
 
         @functools.wraps(begin)
         def capture_begin(*args: Any, **kwargs: Any) -> Any:
-            self._running += 1
             try:
                 self._begins()
+            except Exception as error:
+                failure("capture", error)
+            try:
                 return begin(*args, **kwargs)
             except BaseException:
-                self._running -= 1
+                self.count = max(0, self.count - 1)
                 raise
 
         @functools.wraps(end)
@@ -35,20 +37,11 @@ class Captures:
             try:
                 return end(*args, **kwargs)
             finally:
-                self._running = max(0, self._running - 1)
+                self.count = max(0, self.count - 1)
 
         graph.capture_begin, graph.capture_end = capture_begin, capture_end
 
     def running(self) -> bool:
         """Whether a capture runs: one that was counted, or one of this thread's stream that was begun in C++."""
         cuda = self._torch.cuda
-        return self._running > 0 or bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
-
-    def wait(self) -> bool:
-        """Wait until no capture runs; False after 5 s."""
-        end = time.monotonic() + WAIT_S
-        while self._running > 0:
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.01)
-        return True
+        return self.count > 0 or bool(cuda.is_initialized() and cuda.is_current_stream_capturing())

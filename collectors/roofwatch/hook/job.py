@@ -33,7 +33,7 @@ class Hook:
             guard.install(torch, path.bindings, self.taker)
         from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: PLC0415 - torch is the job's
 
-        hook = self.steps.hook(torch.compiler.is_compiling)
+        hook = self.steps.hook(getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False))
         _skip_in_dynamo(torch, hook)
         register_optimizer_step_post_hook(hook)
         self.process = Process(self.taker, self.session)

@@ -1,7 +1,6 @@
 """The trace of a window: memory of ours that no path names, on its way to the agent as a descriptor."""
 
 import os
-import shutil
 import tempfile
 from typing import Any, Callable, Dict, Optional
 
@@ -54,7 +53,7 @@ def save_private(save: Callable[[str], None]) -> int:
             os.symlink("/proc/self/fd/%d" % fd, os.path.join(folder, "window.tmp"))
             save(os.path.join(folder, "window"))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         if os.fstat(fd).st_size == 0:
             raise OSError("the profiler wrote nothing")
         os.lseek(fd, 0, os.SEEK_SET)
@@ -62,3 +61,15 @@ def save_private(save: Callable[[str], None]) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def _remove(folder: str) -> None:
+    for name in ("window.tmp", "window"):
+        try:
+            os.unlink(os.path.join(folder, name))
+        except OSError:
+            pass
+    try:
+        os.rmdir(folder)
+    except OSError:
+        pass

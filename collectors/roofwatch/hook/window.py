@@ -8,7 +8,8 @@ import _thread
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, Optional
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
 from .capture import Captures
@@ -23,6 +24,7 @@ MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
 DRAIN_S = 0.015  # ops in flight at the cut may still record their ends
 RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
+CAPTURE_S = 5.0
 EXIT_S = 10.0  # longer than any close
 
 
@@ -81,16 +83,18 @@ class Taker:
                 self.steps.at = count + 1
                 return
             try:
-                self._advance(count)
+                self._advance()
             finally:
                 self.lock.release()
         self.wake()
 
-    def _advance(self, count: int) -> None:
+    def _advance(self) -> None:
         window = self.window
-        if window is None or self.exiting:
+        if self.exiting:
             return
-        if self.phase == OPEN:
+        if window is None:
+            self.discard()
+        elif self.phase == OPEN:
             self._cut(window, whole=True)
         elif self.phase == ARMED:
             self._guarded(self._open, window)
@@ -128,7 +132,6 @@ class Taker:
         at = window.at
         at.opened, at.opened_step = time.monotonic_ns(), self.steps.count
         self.phase = OPEN
-        self.windows += 1
         padding.start()
         if window.by_steps:
             self.steps.at = at.opened_step + window.steps
@@ -184,7 +187,6 @@ class Taker:
                 self.discard()
         if window.lost:
             raise Refused(window.lost)
-        self.path.opened()
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
         self.wait(lambda: self.phase != OPEN, left / 1e9)
         if self.phase == OPEN:
@@ -197,17 +199,22 @@ class Taker:
         with self.lock:
             if self.phase == OPEN and self.window is not None:
                 self._cut(self.window, whole=False)
+            elif self.phase == OPEN:  # its request has been answered long ago
+                self.discard()
 
     def _finish(self, window: Window, request: Any) -> trace.Taken:
+        with self.lock:
+            self.path.opened()
         time.sleep(DRAIN_S)
         with self.busy:
-            with self.lock:
+            with self._no_capture():
                 if window.lost:
                     self.discard()
                 if self.phase != CUT:
                     raise Refused(window.lost or protocol.GIVEN_UP)
                 result = self._close(window)
             fd = self._save(window, result)
+        self.windows += 1
         try:
             self._residue(window)
             costs = cost(window.at, self.steps, self.path.name, window.by_steps)
@@ -216,9 +223,25 @@ class Taker:
             raise
         return trace.Taken(fd, trace.message(request, window, self.steps.count, costs, window.sums))
 
+    @contextmanager
+    def _no_capture(self) -> Iterator[None]:
+        """The lock, taken while no graph capture runs; after 5 s the window is kept for ever, and the process given up."""
+        end = time.monotonic() + CAPTURE_S
+        while not self.exiting and time.monotonic() < end:
+            with self.lock:
+                if not self.captures.count:
+                    yield
+                    return
+            time.sleep(0.01)
+        with self.lock:
+            if self.phase == CUT and self.captures.count:
+                self.path.abandon(cut=False)
+                self.phase = LOST
+            yield
+
     def _close(self, window: Window) -> Any:
         begun = time.monotonic_ns()
-        if not self.captures.wait() or not self.path.settle(lambda: self.exiting):
+        if not self.path.settle(lambda: self.exiting):
             self.phase = LOST
             raise Refused(protocol.EXITING if self.exiting else protocol.UNSAFE, "not quiet")
         quiet = time.monotonic_ns()
@@ -235,7 +258,8 @@ class Taker:
             fd: int = self.path.save(result)
             saved = time.monotonic_ns()
         finally:
-            self.path.free(result)
+            if not self.exiting:  # else its memory goes with the process
+                self.path.free(result)
         at = window.at
         at.save_ns, at.free_ns, at.freed_step = saved - begun, time.monotonic_ns() - saved, self.steps.count
         if self.path.stall_ns is not None:  # closed on the stepping thread
@@ -270,7 +294,7 @@ class Taker:
 
     def give_up(self, reason: str) -> None:
         """Throw an open window away, at once and for good: when this returns, kineto is as it was. On any thread."""
-        with self.lock:
+        with self.busy, self.lock:
             if self.window is not None and self.phase != IDLE:
                 self.window.lost = reason
             self.discard()
@@ -279,6 +303,7 @@ class Taker:
     def capture_begins(self) -> None:
         """A graph capture is about to begin: an open window records nothing more, and is closed after it."""
         with self.lock:
+            self.captures.count += 1
             if self.phase == OPEN and self.window is not None and not self.path.foreign():
                 self.window.lost = protocol.GRAPH_CAPTURE
                 self.expire()
@@ -300,7 +325,7 @@ class Taker:
         padding.stop()
         if self.phase == LOST and not self.path.held():
             return
-        if self.captures.wait() and self.path.settle(lambda: False):
+        if self.path.settle(lambda: False):
             self.path.free(self.path.close())
             self.phase = IDLE if self.phase != LOST else LOST
         else:
