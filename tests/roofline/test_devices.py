@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from roofwatch.hook import identity
 from roofwatch.model import devices
 from roofwatch.model.devices import (
     calibration_file,
@@ -199,6 +200,7 @@ def test_where_calibrations_are_kept(monkeypatch):
 
 
 def test_the_cpus_name():
-    """The kernel's name of this CPU, on one line, without runs of spaces."""
+    """The kernel's name of this CPU, on one line, without runs of spaces; the same that the hook registers."""
     name = devices.cpu_model()
-    assert re.fullmatch(r"(\S+( \S+)*)?", name)
+    assert re.fullmatch(r"\S+( \S+)*", name)
+    assert name == identity.cpu_model()

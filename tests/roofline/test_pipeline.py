@@ -121,6 +121,21 @@ def test_flops_go_to_the_main_kernel_once():
     assert flops == {GEMM: 137_438_953_472, "splitKreduce_kernel<32, 16, int>": None}
 
 
+def test_a_mangled_tensor_op_kernel_is_no_helper():
+    """A cutlass kernel whose mangled name says OpClassTensorOp carries the convolution beside its relayouts."""
+    call = {
+        "op": "aten::cudnn_convolution",
+        "shapes": "[[8,64,56,56],[64,64,3,3],[],[],[],[]]",
+        "dtypes": '["c10::Half","c10::Half","ScalarList","ScalarList","ScalarList","Scalar"]',
+        "concrete": '["","","[1, 1]","[1, 1]","[1, 1]","1"]',
+    }
+    main = "_ZN19cutlass_cudnn_infer6KernelINS_4conv6kernel23ImplicitGemmConvolutionIN4arch13OpClassTensorOpEE"
+    found = window(group(main, 200_000, **call), group("void cudnn::ops::nchwToNhwcKernel<__half>", 300_000, 2, **call))
+    flops = {s.signature.kernel: s.signature.flops for s in found.kernels}
+    assert flops[main] == 2 * 8 * 56 * 56 * 64 * 64 * 9
+    assert len([f for f in flops.values() if f is None]) == 1
+
+
 def test_two_products_launched_together_count_once():
     """Two GEMM kernels with equal calls under one op: together they are the op, so one carries it all."""
     found = window(group(GEMM, 200_000, 4, **MM), group("nvjet_tst_128x256_64x4_2x1_v_bz_TNT", 100_000, 4, **MM))

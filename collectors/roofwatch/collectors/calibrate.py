@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from roofwatch.model.devices import cpu_model
+from roofwatch.model.devices import cpu_model, identify
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
@@ -41,7 +41,7 @@ def measure(threads: int | None = None, device: str = "cpu", budget_s: float = _
 
 
 def device_of(threads: int | None = None, device: str = "cpu") -> Device:
-    """The device that ``measure`` with the same arguments speaks of, as the hook would register it.
+    """The device that ``measure`` with the same arguments speaks of, named as windows name it.
 
     Raises:
         UsageError: torch is not installed, or has no such device.
@@ -51,9 +51,7 @@ def device_of(threads: int | None = None, device: str = "cpu") -> Device:
         return Device(Vendor.CPU, cpu_model(), units=threads or torch.get_num_threads())
     properties = torch.cuda.get_device_properties(torch.device(device))
     vendor = Vendor.AMD if torch.version.hip else Vendor.NVIDIA
-    return Device(
-        vendor, properties.name, memory_bytes=properties.total_memory, units=properties.multi_processor_count
-    )  # fmt: skip
+    return identify(vendor, properties.name, properties.multi_processor_count, properties.total_memory)
 
 
 def _torch(device: str) -> Any:

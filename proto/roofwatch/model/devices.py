@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import tempfile
 import tomllib
@@ -175,10 +176,10 @@ def with_measured(device: Device, paths: Iterable[Path | str]) -> Device:
 
 
 def cpu_model() -> str:
-    """The CPU's name as the kernel tells it; "" where it does not."""
+    """The CPU's name as the kernel tells it, else its architecture: what the hook registers, too."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
-        return ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return " ".join(found[1].split()) if found else ""
+        text = ""
+    found = re.search(r"^model name[ \t]*:[ \t]*(\S.*)$", text, re.MULTILINE)
+    return " ".join(found[1].split()) if found else platform.machine()

@@ -108,7 +108,7 @@ PARTS: tuple[_Part, ...] = (
     _part(_PRODUCTS, r"epilogue::", Formula("epilogue", _epilogue), covers=False),
     _part(r"^convolution_backward$", r"dgrad|_bwd_|bwd_data|BwdData", conv.BACKWARD_INPUT),
     _part(r"^convolution_backward$", r"wgrad|_wrw_|bwd_weight|BwdWeight", conv.BACKWARD_WEIGHT),
-    _part(r"^convolution_backward$", r"reduce_kernel|bias", conv.BACKWARD_BIAS),
+    _part(r"^convolution_backward$", r"reduce_kernel|bwd_?bias|bias_?grad", conv.BACKWARD_BIAS),
     _part(r"batch_norm", r"batch_norm_backward_reduce|BwdSpatial.*(DScale|Final|Mean)", _SUMS),
     _part(r"batch_norm", r"batch_norm_backward_elemt|BwdSpatialDX", _DX_FROM_SUMS),
     _part(r"batch_norm", r"FinalMeanVariance|_kernel_elemt_stats|batch_norm_(update|calc)", _SMALL),
@@ -127,8 +127,8 @@ PARTS: tuple[_Part, ...] = (
 
 # Kernels that prepare or finish the work of another: relayout, padding, transforms, workspace, partial sums.
 HELPERS = re.compile(
-    r"nchwToNhwc|nhwcToNchw|nchwToFold|transpose|Im2d?[_2]?2?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|"
-    r"splitKreduce|splitK_reduce|reduce_splitk|SubTensorOp|TensorOp|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|"
+    r"nchwToNhwc|nhwcToNchw|nchwToFold|batched_transpose|transpose_?(?:readWrite|Kernel)|Im2d?[_2]?2?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|"
+    r"splitKreduce|splitK_reduce|reduce_splitk|SubTensorOp|OpTensor(?:Fwd|Leading)|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|"
     r"BetaOnly|copy_kernel|FillFunctor|elementwise_kernel|reduce_kernel|Memset|set_workspace|dot_do_o|convert_dq|"
     r"compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|combine"
 )
