@@ -141,6 +141,19 @@ def test_changed_anywhere(read_bytes, sound: bytes, data: st.DataObject) -> None
     assert isinstance(found, str) or found[0] <= WHOLE[0]
 
 
+EDITS = (b"", b'"', b"\\", b"\x00", b"\xff", b"{", b"}", b"[", b"]", b",", b"NaN", b"}, {", b":", b"}]", b'],"a":')
+
+
+def test_one_edit_costs_at_most_two_events(read_bytes, sound: bytes) -> None:
+    """Wherever in the event list a few bytes change, at most the two events at that place are lost, of 246."""
+    choice = random.Random(2)
+    begin, end = sound.index(b'"traceEvents"') + 20, len(sound) - 200
+    for _ in range(400):
+        at, new, gone = choice.randrange(begin, end), choice.choice(EDITS), choice.choice((0, 1, 5, 40))
+        profile = read_bytes(sound[:at] + new + sound[at + gone :])
+        assert 244 <= profile.events_read <= 247, (at, new, gone)
+
+
 @pytest.mark.parametrize(
     "damage", ['"a" b', "C:\\Users\\x", "tab\there", "nul\x00", 'say "hi", twice', '{"device": "cpu"}']
 )
@@ -345,6 +358,22 @@ def test_size_limit(read_bytes, trace) -> None:
     assert 0 < sum(g.calls for g in profile.groups) < 3000
     assert profile.dropped["over_size_limit"] == 1
     assert "first 300000 bytes" in (profile.problem or "")
+
+
+def test_a_thread_and_a_device_for_each_record(read_bytes, trace) -> None:
+    """20,000 kernels on as many devices, launched from as many threads: all there, in seconds."""
+    for index in range(20_000):
+        trace.op("aten::mm", 10 * index, 5, tid=index).call("cudaLaunchKernel", 10 * index + 1, 1, index, tid=index)
+        trace.kernel("k", 10 * index + 3, 1, index, device=index)
+    start = time.process_time()
+
+    profile = read_bytes(json.dumps(trace.document()).encode())
+
+    assert time.process_time() - start < 10
+    assert sum(g.calls for g in profile.groups if g.linked) == 20_000
+    assert len(profile.devices) <= 257
+    for device in profile.devices:
+        assert device.span_ns - device.busy_ns == sum(c.total_ns for c in device.causes)
 
 
 HOSTILE = {

@@ -92,6 +92,17 @@ def test_graph_launch_links_all_its_kernels(trace, read_trace) -> None:
     assert (group.op, group.calls, group.total_ns) == ("replay", 3, 15_000)
 
 
+def test_calls_of_the_op(trace, read_trace) -> None:
+    """Two calls of one op launch the same kernel three times and once: four records of two op calls."""
+    trace.op("aten::mm", 0, 50).op("aten::mm", 100, 50)
+    for correlation, launched in ((1, 10), (2, 20), (3, 30), (4, 110)):
+        trace.call("cudaLaunchKernel", launched, 1, correlation).kernel("k", 10 * launched, 1, correlation)
+    trace.kernel("without op", 2000, 1, 99)
+
+    found = {g.kernel: (g.calls, g.op_calls) for g in read_trace(trace).groups}
+    assert found == {"k": (4, 2), "without op": (1, None)}
+
+
 def test_launches_without_a_record_are_unfinished(trace, read_trace) -> None:
     """Two launches and a memset without a record; an event query is no launch."""
     trace.op("aten::mm", 0, 50).call("cudaLaunchKernel", 20, 3, 10).kernel("a", 40, 10, 10)

@@ -66,7 +66,7 @@ class RawGroup:
     step_ns: int = 0
     blocks: int | None = None  # smallest launch grid, in blocks
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
-    op_calls: int | None = None  # calls of the op that launched these records; fewer than ``calls`` where one op launches several
+    op_calls: int | None = None  # calls of the op behind these records; fewer where one op launches several
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class RawProfile:
     collector: str
     devices: list[RawDevice]
     groups: list[RawGroup]
-    start_unix_ns: int
+    start_unix_ns: int  # 0 where the source does not tell what its clock counts from
     duration_ns: int
     steps: int | None
     has_host_events: bool

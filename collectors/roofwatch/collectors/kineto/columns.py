@@ -170,8 +170,8 @@ class Columns:
             self.host.add(
                 **common,
                 correlation=_numbers([a.correlation for a in args]),
-                grid=_ints([_volume(a.grid) for a in args]),
-                block=_ints([_volume(a.block) for a in args]),
+                grid=_ints([UNKNOWN if a.grid is None else _volume(a.grid) for a in args]),
+                block=_ints([UNKNOWN if a.block is None else _volume(a.block) for a in args]),
             )
         elif table == NOTE:
             self.notes.add(**common)

@@ -37,6 +37,7 @@ class Records:
     name: Ints
     category: Ints
     op: Ints  # name id
+    op_row: Ints  # which call of the op
     inputs: Ints
     phase: Ints
     module: Ints  # name id
@@ -109,13 +110,14 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
         np.add.reduceat(np.where(in_step, duration, 0), starts).tolist(),
         _smallest_known(records.blocks[order], starts),
         _sum_where_all_known(records.bytes[order], starts),
+        _distinct(records.op_row[order], starts),
         strict=True,
     )
     keys = zip(*(getattr(records, key)[first].tolist() for key in _KEYS), strict=True)
     inputs = _Inputs(texts.inputs)
     result = []
     for (device, name, category, op, ins, phase, module, backlog, linked), figures in zip(keys, numbers, strict=True):
-        calls, total, least, most, histogram, step_calls, step_ns, blocks, moved = figures
+        calls, total, least, most, histogram, step_calls, step_ns, blocks, moved, op_calls = figures
         shapes, dtypes, strides, concrete = inputs[ins]
         result.append(
             RawGroup(
@@ -140,6 +142,7 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
                 step_ns=step_ns,
                 blocks=blocks,
                 moved_bytes=moved,
+                op_calls=op_calls if op >= 0 else None,
             )
         )
     return result
@@ -170,6 +173,16 @@ def _sum_where_all_known(values: Ints, starts: Ints) -> list[int | None]:
     unknown = np.minimum.reduceat(values, starts) < 0
     sums = np.add.reduceat(values, starts)
     return [None if no else value for no, value in zip(unknown.tolist(), sums.tolist(), strict=True)]
+
+
+def _distinct(values: Ints, starts: Ints) -> list[int]:
+    """How many different values each run has."""
+    owner = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(values))))
+    order = np.lexsort((values, owner))
+    owner, values = owner[order], values[order]
+    new = np.append(True, (owner[1:] != owner[:-1]) | (values[1:] != values[:-1]))
+    result: list[int] = np.add.reduceat(new.astype(np.int64), starts).tolist()
+    return result
 
 
 def _histograms(duration: Ints, starts: Ints) -> list[Histogram]:

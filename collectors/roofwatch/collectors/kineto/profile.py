@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 COLLECTOR = "kineto"
+MAX_DEVICES = 256  # many more than a node has; what a damaged trace names beyond them is one unknown device
 _DAY_NS = 86_400 * 10**9
 _ABSOLUTE_NS = 10**18  # September 2001: a clock beyond it counts from 1970, a smaller one from somewhere else
 
@@ -116,13 +117,14 @@ def _device_records(
     device = columns.device
     places = host.places(launches.thread, launches.time)
     call_names = [columns.names.values_seen[i] for i in np.unique(columns.host["name"]).tolist()]
-    indexes, position = np.unique(device["device"], return_inverse=True)
+    indexes, position = _devices(device["device"])
     shaped = places.shaped >= 0
     inputs = np.where(shaped, columns.ops["inputs"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped
     records = Records(
-        device=position.astype(np.int64),
+        device=position,
         name=device["name"],
         category=device["sort"],
+        op_row=places.shaped,
         op=np.where(shaped, columns.ops["name"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped,
         inputs=host.with_shapes(inputs),
         phase=places.phase,
@@ -137,6 +139,16 @@ def _device_records(
     devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
     with_timelines(devices, position, columns, host, launches)
     return devices, records
+
+
+def _devices(index: Ints) -> tuple[Ints, Ints]:
+    """The devices' indexes, and for each record the position of its own among them."""
+    found, counts = np.unique(index, return_counts=True)
+    if len(found) > MAX_DEVICES:
+        kept = found[np.argsort(-counts, kind="stable")[:MAX_DEVICES]]
+        index = np.where(np.isin(index, kept), index, UNKNOWN)
+    found, position = np.unique(index, return_inverse=True)
+    return found, position.astype(np.int64)
 
 
 def _blocks(columns: Columns, launches: Launches) -> Ints:
@@ -161,6 +173,7 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
         name=ops["name"][order],
         category=np.full(len(order), CPU_OP, dtype=np.int64),
         op=ops["name"][order],
+        op_row=order,
         inputs=host.with_shapes(ops["inputs"][order]),
         phase=places.phase,
         module=places.module,

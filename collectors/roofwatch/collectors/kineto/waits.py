@@ -91,7 +91,7 @@ class Waits:
 
 
 def _nested(table: Table) -> Nest:
-    return nest(table["thread"], table["start"], table["end"])
+    return nest(table["thread"], table["start"], table["end"], parents=False)
 
 
 def _blocking(columns: Columns, host: Host, launches: Launches, nested: Nest, names: Ints) -> tuple[Mask, Mask]:
