@@ -10,7 +10,7 @@ import struct
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from roofwatch.hook import protocol
 
@@ -43,7 +43,14 @@ class Connection:
     def ask(self, **request: Any) -> int:
         """Ask for a window; the number of the request."""
         self._requests += 1
-        defaults = {"trigger": "requested", "steps": 2, "duration_ms": 20, "max_ms": 2000, "shapes": True, "cost_known": True}
+        defaults = {
+            "trigger": "requested",
+            "steps": 2,
+            "duration_ms": 20,
+            "max_ms": 2000,
+            "shapes": True,
+            "cost_known": True,
+        }
         self.send({"type": protocol.TAKE_WINDOW, "request": self._requests, **defaults, **request})
         return self._requests
 
@@ -88,7 +95,7 @@ class LittleAgent:
         self._sock.close()
         Path(self.path).unlink(missing_ok=True)
 
-    def __enter__(self) -> LittleAgent:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

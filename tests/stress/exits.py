@@ -1,4 +1,4 @@
-"""Processes that exit at a random moment of a window: forked from one that has imported torch, each attaches and leaves.
+"""Processes that leave at a random moment of a window: each is forked from one that has torch, attaches, and exits.
 
 argv: how many. Prints one JSON object: how many ended in which way, and how long the hook
 held one back at most.

@@ -107,7 +107,9 @@ def exits(number: int, patience: float) -> Outcome:
     with tempfile.TemporaryDirectory() as folder, LittleAgent(Path(folder)) as agent:
         environ = dict(os.environ, ROOFWATCH_SOCKET=agent.path)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        parent = subprocess.Popen([sys.executable, str(HERE / "exits.py"), str(number)], env=environ, text=True, **pipes)
+        parent = subprocess.Popen(
+            [sys.executable, str(HERE / "exits.py"), str(number)], env=environ, text=True, **pipes
+        )
         phases: Counter[str] = Counter()
         server = threading.Thread(target=serve_exits, args=(agent, parent, phases))
         server.start()
@@ -117,7 +119,8 @@ def exits(number: int, patience: float) -> Outcome:
     outcome.windows = phases["window"]
     outcome.crashes = number - result["ends"].get("clean", 0) + bool(errors)
     outcome.refused = sum(phases.values()) - phases["window"] - phases["cut short"]
-    outcome.note = f"{number} exits, {phases['exiting'] + phases['cut short']} in a window, held back {result['longest_ms']} ms at most {errors[-2000:]}"
+    inside = phases["exiting"] + phases["cut short"]
+    outcome.note = f"{number} exits, {inside} during a request, held back {result['longest_ms']} ms at most {errors}"
     outcome.seconds = time.monotonic() - begun
     return outcome
 
@@ -147,7 +150,9 @@ def control(windows: int) -> Outcome:
     outcome = Outcome("control: closed as torch does")
     begun = time.monotonic()
     environ = dict(os.environ, STRESS_CONTROL=str(windows))
-    job = subprocess.run([sys.executable, str(HERE / "job.py"), "busy", "3"], env=environ, capture_output=True, check=False)
+    job = subprocess.run(
+        [sys.executable, str(HERE / "job.py"), "busy", "3"], env=environ, capture_output=True, check=False
+    )
     outcome.windows, outcome.crashes = windows, int(job.returncode < 0)
     outcome.note = f"rc {job.returncode}"
     outcome.seconds = time.monotonic() - begun

@@ -11,14 +11,14 @@ _BY_RUN = "_roofwatch_hook"  # the name under which ``roofwatch run`` loads this
 def attach(model: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, model_module: Any = None) -> None:
     """Let the agent on this node take profiler windows of this process.
 
-    ``model`` and ``labels`` name it in answers; ``model_module`` is the module whose attention mask says what is padding.
+    ``model`` and ``labels`` name it in answers; the attention mask of ``model_module`` says what is padding.
     Without an agent nothing happens; whatever goes wrong inside, nothing is raised.
     """
     other = sys.modules.get(_BY_RUN)
     if other is not None and other.__name__ != __name__:
         other.attach(model, labels, model_module)
         return
-    from . import job, padding  # noqa: PLC0415 - this package is imported by programs that never attach
+    from . import job, padding
 
     job.attach(model, labels, explicit=True)
     if model_module is not None:
@@ -31,12 +31,12 @@ def batch(lengths: Iterable[int], padded_to: Optional[int] = None) -> None:
     if other is not None and other.__name__ != __name__:
         other.batch(lengths, padded_to)
         return
-    from . import padding  # noqa: PLC0415
+    from . import padding
 
     padding.batch(lengths, padded_to)
 
 
 def _attach_by_run() -> None:
-    from . import job  # noqa: PLC0415
+    from . import job
 
     job.attach(explicit=False)

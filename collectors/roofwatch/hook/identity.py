@@ -1,4 +1,4 @@
-"""Who this process is: what the ``hello`` says. Reads the environment's rank and job variables, and nothing else of it."""
+"""Who this process is: what the ``hello`` says. Of the environment it reads rank and job variables, nothing else."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def describe(torch: Any, model: Optional[str], labels: Mapping[str, str], close_
         "job": job(os.environ),
         "container": container(),
         "versions": _versions(torch),
-        "devices": _accelerators(torch) + [_cpu(threads)],
+        "devices": [*_accelerators(torch), _cpu(threads)],
         "accelerator": accelerator,
         "close_path": close_path,
         "threads": threads,
@@ -41,7 +41,7 @@ def describe(torch: Any, model: Optional[str], labels: Mapping[str, str], close_
 
 
 def job(environ: Mapping[str, str]) -> Optional[str]:
-    """The job that this process is a rank of: ``slurm:JOB.STEP``, ``torchrun:ID``, ``rendezvous:HOST:PORT``, or None."""
+    """The job that this is a rank of: ``slurm:JOB.STEP``, ``torchrun:ID``, ``rendezvous:HOST:PORT``, or None."""
     slurm = environ.get("SLURM_JOB_ID")
     if slurm:
         step = environ.get("SLURM_STEP_ID")

@@ -31,7 +31,7 @@ class Hook:
         self.session = Session(self.taker, self._describe, lambda: not is_worker())
         if path.bindings is not None:
             guard.install(torch, path.bindings, self.taker)
-        from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: PLC0415 - torch is the job's
+        from torch.optim.optimizer import register_optimizer_step_post_hook
 
         hook = self.steps.hook(getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False))
         _skip_in_dynamo(torch, hook)
@@ -64,7 +64,7 @@ def _attach(model: Optional[str], labels: Mapping[str, str], explicit: bool) -> 
         _hook.model = model or _hook.model
         _hook.labels.update(labels)
     elif explicit or not is_launcher():
-        import torch  # noqa: PLC0415 - only a process that is attached pays for it
+        import torch
 
         named = dict(identity.labels_of(os.environ), **labels)
         _hook = Hook(torch, model or os.environ.get("ROOFWATCH_MODEL"), named)

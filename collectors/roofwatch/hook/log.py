@@ -1,4 +1,4 @@
-"""Where the hook says what went wrong: the file named by ``ROOFWATCH_HOOK_LOG``, else nowhere. Never the job's streams."""
+"""Where the hook says what went wrong: the file that ``ROOFWATCH_HOOK_LOG`` names, else nowhere."""
 
 import os
 import time

@@ -160,10 +160,9 @@ class Muted:
     def __init__(self) -> None:
         self._old = 0
 
-    def __enter__(self) -> "Muted":
+    def __enter__(self) -> None:
         self._old = severity().value
         severity().value = _SILENT
-        return self
 
     def __exit__(self, *_: object) -> None:
         # Kineto's start sets the level itself: what it left is what the job would see.
@@ -176,7 +175,7 @@ def severity() -> "ctypes.c_int":
     """Kineto's level of messages. Raises AttributeError or ValueError where the build does not export it."""
     global _severity
     if _severity is None:
-        import torch  # noqa: PLC0415 - loaded already, or there would be nothing to mute
+        import torch
 
         path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
         _severity = ctypes.c_int.in_dll(ctypes.CDLL(path), "_ZN9libkineto6Logger14severityLevel_E")

@@ -1,4 +1,4 @@
-"""The ways to record and close a window: without the GIL where that was proved, else by torch on the stepping thread."""
+"""How to record and close a window: without the GIL where that was proved, else by torch on the stepping thread."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ class Bindings:
     """torch's own entry points to the profiler, as they were before the hook put its guard around them."""
 
     def __init__(self, torch: Any) -> None:
-        from torch._C._profiler import (  # noqa: PLC0415 - torch is the job's
+        from torch._C._profiler import (
             ProfilerActivity,
             ProfilerConfig,
             ProfilerState,
@@ -125,7 +125,7 @@ class NativePath:
     def inherit(self) -> bool:
         """In a forked child, with a window that was cut before: keep it for ``close``. Whether there is one."""
         self.detach()
-        return self.state is not None
+        return self.held()
 
     def abandon(self, cut: bool) -> None:
         """The process ends: out of every thread's sight, and never closed."""
@@ -146,7 +146,7 @@ class PlainPath:
     warms = False
 
     def __init__(self, bindings: Bindings) -> None:
-        self.bindings = bindings
+        self.bindings: Any = bindings
         severity()  # a build whose messages cannot be muted gets no windows
         self.started = False
         self.thread: Optional[int] = None  # that has the profiler open
@@ -157,7 +157,7 @@ class PlainPath:
 
     def taken(self) -> bool:
         """Whether somebody else's profiler is open."""
-        return self.bindings.enabled()
+        return bool(self.bindings.enabled())
 
     def startable(self) -> bool:
         """Kineto must be started by the thread that imported torch."""
@@ -235,14 +235,13 @@ class PlainPath:
     def interrupt(self, cut: Callable[[], None]) -> None:
         """The window's time is over: the main thread cuts between two of its bytecodes, or at its next step."""
 
-        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
         def pending(_: Any) -> int:
             if not self.foreign():
                 cut()
             return 0
 
-        self._pending = pending  # must outlive the call
-        ctypes.pythonapi.Py_AddPendingCall(pending, None)
+        self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(pending)  # must outlive the call
+        ctypes.pythonapi.Py_AddPendingCall(self._pending, None)
 
 
 class NoPath(PlainPath):

@@ -10,7 +10,8 @@ from typing import Any, Callable, Dict, Optional
 from . import protocol
 from .log import failure, log
 from .quiesce import threads
-from .window import Refused, Taker
+from .request import Refused
+from .window import Taker
 
 POLL_S = 5.0  # no thread of ours wakes more often than this without an agent
 RETRY_S, RETRY_MOST_S = 5.0, 60.0
@@ -88,7 +89,7 @@ class Session:
                 wall, cpu = now, used
 
     def _converse(self) -> Optional[float]:
-        """One connection from hello to its end: 0 after a welcome, seconds to stay away, None when there was no agent."""
+        """One connection, from hello to its end: 0 after a welcome, seconds to stay away, None without an agent."""
         welcomed = False
         try:
             self.channel = _connect(protocol.socket_path())
@@ -126,7 +127,7 @@ class Session:
         channel.send(answer)
 
     def stop(self) -> None:
-        """End the thread where it only waits, so that the process is as many-threaded as without us; a moment's work."""
+        """End the thread where it only waits, so that the process has the threads that it has without us."""
         self.running = False
         self._wake()
         channel = self.channel

@@ -2,7 +2,6 @@
 
 import time
 import weakref
-from statistics import median
 from typing import Any, Callable, List, Optional
 
 from .log import failure
@@ -69,7 +68,7 @@ class Steps:
     def base_ns(self, count: int) -> Optional[int]:
         """Median duration of the steps up to step ``count``; None with fewer than five."""
         durations = self.durations(max(1, count - _BASE), count)
-        return int(median(durations)) if durations is not None and len(durations) >= 5 else None
+        return sorted(durations)[len(durations) // 2] if durations is not None and len(durations) >= 5 else None
 
     def durations(self, after: int, until: int) -> Optional[List[int]]:
         """Durations of steps ``after`` + 1 … ``until``; None when they are no longer (or never were) remembered."""

@@ -43,8 +43,8 @@ def message(
 def save_private(save: Callable[[str], None]) -> int:
     """Run ``save(path)`` so that what it writes lands in anonymous memory; the descriptor. Raises OSError.
 
-    Kineto writes ``path + ".tmp"`` and renames it. So that name is a link to the memory, in a folder of ours: nothing is
-    left behind, even when the process is killed meanwhile, but an empty folder.
+    Kineto writes ``path + ".tmp"`` and renames it. So that name is a link to the memory, in a folder of ours: even of
+    a process that is killed meanwhile nothing stays but a folder.
     """
     fd = os.memfd_create("roofwatch")  # close-on-exec
     try:

@@ -13,46 +13,18 @@ from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
 from .capture import Captures
-from .cost import Stamps, cost
+from .cost import cost
 from .log import failure
+from .request import Refused, Window
 from .steps import NEVER, Steps
 
 IDLE, ARMED, WARM, OPEN, CUT, LOST = "idle", "armed", "warm", "open", "cut", "lost"
 
-FIRST_NS = 50_000_000  # a process's first window, while its cost is unknown
-MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
 DRAIN_S = 0.015  # ops in flight at the cut may still record their ends
 RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
 CAPTURE_S = 5.0
 EXIT_S = 10.0  # longer than any close
-
-
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
-    """No window: ``reason`` is one of the protocol's, ``detail`` a word or two."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(reason, detail)
-        self.reason, self.detail = reason, detail
-
-
-class Window:
-    """What was asked for, and what has happened so far."""
-
-    def __init__(self, request: Dict[str, Any], first: bool, by_steps: bool) -> None:
-        careful = first and not request.get("cost_known")
-        self.by_steps = by_steps
-        self.steps = max(1, int(request.get("steps") or 1))
-        most = int(float(request.get("max_ms") or 0) * 1e6) or MOST_NS
-        self.max_ns = min(most, FIRST_NS) if careful else min(most, MOST_NS)
-        self.duration_ns = min(int(float(request.get("duration_ms") or 50) * 1e6), self.max_ns)
-        self.shapes = bool(request.get("shapes")) and not careful
-        self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
-        self.start_unix_ns = 0
-        self.whole = False  # cut at a step boundary
-        self.sums: Optional[Dict[str, int]] = None
-        self.lost = ""  # why it was given up
-        self.at = Stamps()
 
 
 class Taker:
@@ -138,7 +110,7 @@ class Taker:
 
     def _cut(self, window: Window, whole: bool) -> None:
         self.path.cut()
-        window.sums = padding.stop()
+        padding.end()
         window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count
         window.whole = whole and window.by_steps
         self.phase = CUT
@@ -221,11 +193,11 @@ class Taker:
         except BaseException:
             os.close(fd)
             raise
-        return trace.Taken(fd, trace.message(request, window, self.steps.count, costs, window.sums))
+        return trace.Taken(fd, trace.message(request, window, self.steps.count, costs, padding.sums()))
 
     @contextmanager
     def _no_capture(self) -> Iterator[None]:
-        """The lock, taken while no graph capture runs; after 5 s the window is kept for ever, and the process given up."""
+        """The lock, taken while no graph capture runs; after 5 s of one the process is given up."""
         end = time.monotonic() + CAPTURE_S
         while not self.exiting and time.monotonic() < end:
             with self.lock:
@@ -322,7 +294,7 @@ class Taker:
                 failure("discard", error)
         if self.phase in (WARM, OPEN):
             self.path.cut()
-        padding.stop()
+        padding.end()
         if self.phase == LOST and not self.path.held():
             return
         if self.path.settle(lambda: False):

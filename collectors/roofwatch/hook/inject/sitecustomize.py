@@ -1,11 +1,13 @@
-# Read by every Python that the job starts, of any version: syntax that all of them know.
+# Read by every Python that the job starts, of any version: syntax that all of them know, so no annotations.
+# mypy: ignore-errors
+# ruff: noqa: ANN001, ANN202, ANN204
 """Arms the hook, then gives way to the ``sitecustomize`` that the job would have had."""
 
 import sys
 
 
-class _Torch(object):  # noqa: UP004
-    """First on ``sys.meta_path``: answers for ``torch`` only, with what the other finders say, and attaches after it."""
+class _Torch(object):
+    """First on ``sys.meta_path``: answers for ``torch`` only, as the other finders do, and attaches after it."""
 
     def __init__(self, attach):
         self.attach = attach

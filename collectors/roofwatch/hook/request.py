@@ -1,0 +1,34 @@
+"""What the agent asked for: one window, within this process's own limits; or a refusal."""
+
+from typing import Any, Dict
+
+from .cost import Stamps
+
+FIRST_NS = 50_000_000  # a process's first window, while its cost is unknown
+MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
+    """No window: ``reason`` is one of the protocol's, ``detail`` a word or two."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+class Window:
+    """What was asked for, and what has happened so far."""
+
+    def __init__(self, request: Dict[str, Any], first: bool, by_steps: bool) -> None:
+        careful = first and not request.get("cost_known")
+        self.by_steps = by_steps
+        self.steps = max(1, int(request.get("steps") or 1))
+        most = int(float(request.get("max_ms") or 0) * 1e6) or MOST_NS
+        self.max_ns = min(most, FIRST_NS) if careful else min(most, MOST_NS)
+        self.duration_ns = min(int(float(request.get("duration_ms") or 50) * 1e6), self.max_ns)
+        self.shapes = bool(request.get("shapes")) and not careful
+        self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
+        self.start_unix_ns = 0
+        self.whole = False  # cut at a step boundary
+        self.lost = ""  # why it was given up
+        self.at = Stamps()
