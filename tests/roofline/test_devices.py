@@ -56,11 +56,25 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "devices.md"
     ],
 )
 def test_names_as_traces_write_them(name, model):
-    """A known name decides, without unit count or memory, and is not marked as inferred."""
+    """A known name decides, without unit count or memory; the device keeps it and is not marked as inferred."""
     found = identify("", name)
-    assert found.model == model
+    assert found.peaks == next(e.peaks for e in entries() if e.model == model)
+    assert found.model == name
     assert not found.inferred
-    assert found.peaks.bandwidth is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16),
+        ("NVIDIA A100-SXM4-40GB", 14),
+        ("NVIDIA A100-SXM4-40GB MIG 7g.40gb", None),
+    ],
+)
+def test_a_slice_has_no_known_peaks(name, units):
+    """A MIG slice, or a device with fewer units than its name's, has not the whole device's peaks."""
+    found = identify("nvidia", name, units)
+    assert (found.model, found.peaks) == (name, Peaks())
 
 
 @pytest.mark.parametrize(

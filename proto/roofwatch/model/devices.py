@@ -21,6 +21,7 @@ MEMORY_TOLERANCE = 0.06  # drivers report 40 GB as 39.4 to 42.5e9 bytes: reserve
 _GENERIC = re.compile(
     r"(amd radeon graphics|nvidia graphics device|gpu|device)?", re.IGNORECASE
 )  # names that tell nothing
+_SLICE = re.compile(r"\bmig\b")  # "… MIG 1g.10gb": a part of the units and of the bandwidth
 _FORMAT = 1  # of the calibration file
 
 
@@ -69,18 +70,23 @@ def _key(name: str) -> tuple[str, str]:
 def identify(
     vendor: str | None, name: str, units: int | None = None, memory_bytes: int | None = None, index: int | None = None
 ) -> Device:
-    """The device a source describes, with its peaks.
+    """The device a source describes, with its peaks; it keeps the name by which its owner knows it.
 
-    A known name decides. An empty or generic one is matched by unit count and memory, if all devices that fit have the
-    same peaks; the device is then ``inferred``. Anything else keeps its name and has no peaks: unknown, not guessed.
+    A known name decides, unless it is a slice of the device (MIG, or fewer units than the whole has). An empty or
+    generic name is matched by unit count and memory, if all devices that fit have the same peaks; the device is then
+    ``inferred`` and named after them. Anything else has no peaks: unknown, not guessed.
     """
     known = Vendor(vendor) if vendor in set(Vendor) else None
     clean = " ".join(name.lower().split())
-    for entry in entries():
-        if known in (None, entry.vendor) and any(p.fullmatch(clean) for p in entry.names):
-            return Device(entry.vendor, entry.model, None, index, memory_bytes, units, peaks=entry.peaks)
+    candidates = [e for e in entries() if known in (None, e.vendor)]
+    entry = next((e for e in candidates if any(p.fullmatch(clean) for p in e.names)), None)
+    if entry is not None:
+        whole = _SLICE.search(clean) is None and (units is None or entry.units in (None, units))
+        return Device(
+            entry.vendor, name.strip(), None, index, memory_bytes, units, peaks=entry.peaks if whole else Peaks()
+        )
     if known is not Vendor.CPU and _GENERIC.fullmatch(clean):
-        fitting = [e for e in entries() if known in (None, e.vendor) and e.fits(units, memory_bytes)]
+        fitting = [e for e in candidates if e.fits(units, memory_bytes)]
         if fitting and all(e.peaks == fitting[0].peaks for e in fitting):
             model = " or ".join(e.model for e in fitting)
             return Device(
