@@ -63,7 +63,6 @@ class _HostArgs(Struct, gc=False):
 class _DeviceArgs(Struct, gc=False):
     correlation: Any = None
     device: Any = None
-    stream: Any = None
     grid: Any = None
     block: Any = None
     bytes: Any = None
@@ -73,7 +72,7 @@ class Columns:
     """All that is kept of a trace. ``add`` batches, then ``close``.
 
     Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and
-    the driver) thread, correlation, grid, block; ``device`` sort, correlation, device, stream, grid, block, bytes;
+    the driver) thread, correlation, grid, block; ``device`` sort, correlation, device, grid, block, bytes;
     ``notes`` and ``modules`` thread. Grid and block are products over the three dimensions.
     """
 
@@ -86,7 +85,7 @@ class Columns:
         self.ascend = False
         self.ops = Table("thread", "inputs")
         self.host = Table("thread", "correlation", "grid", "block")
-        self.device = Table("sort", "correlation", "device", "stream", "grid", "block", "bytes")
+        self.device = Table("sort", "correlation", "device", "grid", "block", "bytes")
         self.notes = Table("thread")
         self.modules = Table("thread")
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
@@ -187,13 +186,11 @@ class Columns:
     def _add_device(self, sort: int, events: list[Complete], common: dict[str, Ints]) -> None:
         args = self._args(_DeviceArgs, _device_args, events)
         devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
-        streams = [e.tid if a.stream is None else a.stream for a, e in zip(args, events, strict=True)]
         self.device.add(
             **common,
             sort=np.full(len(events), sort, dtype=np.int64),
             correlation=_numbers([a.correlation for a in args]),
             device=_numbers(devices),
-            stream=_numbers(streams),
             grid=_ints([_volume(a.grid) for a in args]),
             block=_ints([_volume(a.block) for a in args]),
             bytes=_numbers([a.bytes for a in args]),
