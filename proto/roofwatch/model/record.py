@@ -281,7 +281,10 @@ class Padding:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One profiler window of one process: the unit that travels, is stored once, and is forgotten as one."""
+    """One profiler window of one process: the unit that travels, is stored once, and is forgotten as one.
+
+    ``start_unix_ns`` is 0 where an imported trace has no clock base; answers show that as null.
+    """
 
     uid: str  # 32 hex digits
     process: Process

@@ -102,9 +102,9 @@ def _process(row: Row, now_ns: int) -> list[str]:
 
 def _window(row: Row, now_ns: int) -> list[str]:
     del now_ns
-    started = datetime.fromtimestamp(row["start_unix_ns"] / 1e9).astimezone()
+    start_ns = row["start_unix_ns"]
     return [
-        f"{started:%m-%d %H:%M:%S}",
+        text.UNKNOWN if start_ns is None else f"{datetime.fromtimestamp(start_ns / 1e9).astimezone():%m-%d %H:%M:%S}",
         text.clean(row["node"]),
         str(row["pid"]),
         text.clean(row["model"] or text.UNKNOWN),

@@ -43,7 +43,7 @@ def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int]) -
     linked = ratio(row.linked_ns, row.device_time_ns) if row.has_host_events else None
     return {
         "uid": row.uid.hex(),
-        "start_unix_ns": row.start_unix_ns,
+        "start_unix_ns": row.start_unix_ns or None,  # 0: an imported trace without a clock base
         "process": f"{row.process:016x}",
         "node": row.host,
         "pid": row.pid,
