@@ -1,0 +1,103 @@
+"""What attaching costs a job that has no agent: milliseconds once, microseconds a step, and who wakes in 30 s.
+
+Limits: 50 ms once; no thread wakes more than once in 5 s. JSON lines on standard output, progress on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from roofwatch.hook.launch import environment
+
+RUNS = 5
+WATCH_S = 30
+ATTACH = """
+import torch, time
+begun = time.perf_counter()
+from roofwatch.hook import job
+job.attach(explicit=False)
+print((time.perf_counter() - begun) * 1e3)
+"""
+STEP = """
+import torch, time
+from torch.optim.optimizer import _global_optimizer_post_hooks
+from roofwatch.hook import job
+job.attach(explicit=False)
+hook = list(_global_optimizer_post_hooks.values())[-1]
+class Optimizer: pass
+optimizer = Optimizer()
+def cost(call, n=200_000):
+    begun = time.perf_counter()
+    for _ in range(n): call(optimizer, (), {})
+    return (time.perf_counter() - begun) / n * 1e6
+cost(hook, 1000)
+print(min(cost(hook) for _ in range(5)) - min(cost(lambda o, a, k: None) for _ in range(5)))
+"""
+IDLE = "import torch, os\nprint(1, flush=True)\nos.read(0, 1)\n"
+
+
+def main() -> int:
+    """Measure the three, print the figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        environ = dict(os.environ, ROOFWATCH_SOCKET=str(Path(folder) / "nobody.sock"))
+        attach = [run(ATTACH, environ) for _ in range(RUNS)]
+        print("attach, ms:", [round(value, 1) for value in attach], file=sys.stderr)
+        step = run(STEP, environ)
+        most = wakes(environ)
+    results = (
+        ("attach_once", median(attach), "ms", 50.0),
+        ("hook_per_step", step, "us", None),
+        ("thread_wakes_in_5_s", most / (WATCH_S / 5), "wakes", 1.0),
+    )
+    for name, value, unit, limit in results:
+        ok = limit is None or value <= limit
+        print(json.dumps({"name": name, "value": round(value, 3), "unit": unit, "limit": limit, "ok": ok}))
+    return 0
+
+
+def run(code: str, environ: dict[str, str]) -> float:
+    """The number that a program prints."""
+    return float(subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=True).stdout)
+
+
+def wakes(environ: dict[str, str]) -> int:
+    """How often the thread that woke most did so in WATCH_S seconds, from the fourth second of an idle job on."""
+    job = subprocess.Popen(
+        [sys.executable, "-c", IDLE],
+        env=environment(environ, socket=environ["ROOFWATCH_SOCKET"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert job.stdout is not None
+    job.stdout.readline()
+    time.sleep(3)
+    before = switches(job.pid)
+    time.sleep(WATCH_S)
+    after = switches(job.pid)
+    job.communicate()
+    woken = {tid: after[tid] - before.get(tid, 0) for tid in after}
+    print(f"wakes of each thread in {WATCH_S} s:", woken, file=sys.stderr)
+    return max(woken.values())
+
+
+def switches(pid: int) -> dict[str, int]:
+    """Voluntary switches of each thread: one for each time it went to sleep again."""
+    found = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        match = re.search(
+            r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{pid}/task/{tid}/status").read_text(), re.M
+        )
+        found[tid] = int(match.group(1)) if match else 0
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""What taking a window costs a training job: 30 blocks of an eager MLP with AdamW, 10 steps, ~60,000 events with shapes.
+
+A real job under the hook, asked for windows over the socket. Its steps are timed in the job itself, not by the hook.
+Limits: longest step at most 5 times the median step; at most 4 µs lost an event, recording and residue included.
+JSON lines on standard output, progress on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "hook"))
+
+from little_agent import LittleAgent  # noqa: E402 - found by the line above
+
+from roofwatch.hook.launch import environment  # noqa: E402
+
+WINDOWS = 6
+JOB = """
+import array, os, sys, threading, time
+import torch, torch.nn as nn
+torch.set_num_threads(1)
+model = nn.Sequential(*[nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.LayerNorm(128)) for _ in range(30)])
+optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
+x = torch.randn(64, 128)
+over = threading.Event()
+threading.Thread(target=lambda: (os.read(0, 1), over.set()), daemon=True).start()
+ends = array.array("q")
+while not over.is_set():
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+    ends.append(time.monotonic_ns())
+ends.tofile(open(sys.argv[1], "wb"))
+"""
+
+
+def main() -> int:
+    """Take the windows, time the steps, print the figures."""
+    with tempfile.TemporaryDirectory() as folder, LittleAgent(Path(folder)) as agent:
+        times = Path(folder) / "ends"
+        environ = environment(os.environ, socket=agent.path)
+        job = subprocess.Popen([sys.executable, "-c", JOB, str(times)], env=environ, stdin=subprocess.PIPE)
+        windows = take(agent)
+        job.communicate()
+        ends = memoryview(times.read_bytes()).cast("q").tolist()
+    figures = [figure(window, ends) for window in windows]
+    for one in figures:
+        print({key: round(value, 2) for key, value in one.items()}, file=sys.stderr)
+    results = [
+        ("window_close_longest_step", median(f["longest"] for f in figures), "median steps", 5.0),
+        ("window_close_lost", median(f["lost_us"] for f in figures), "us/event", 4.0),
+        ("window_close_events", median(f["events"] for f in figures), "events", None),
+        ("window_close_base_step", median(f["base_ms"] for f in figures), "ms", None),
+    ]
+    for name, value, unit, limit in results:
+        ok = limit is None or value <= limit
+        print(json.dumps({"name": name, "value": round(value, 3), "unit": unit, "limit": limit, "ok": ok}))
+    return 0
+
+
+def take(agent: LittleAgent) -> list[dict[str, float]]:
+    """A small window first, as every process has it, then the measured ones: when each began, and its events."""
+    connection = agent.accept()
+    connection.take(steps=2, cost_known=False)
+    windows = []
+    for _ in range(WINDOWS):
+        time.sleep(2)
+        asked = time.monotonic_ns()
+        window, trace = connection.take(steps=10, shapes=True, max_ms=5000, timeout_ms=5000)
+        cost = window["cost"]
+        phases = sum(cost[key] for key in ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns"))
+        print("hook says:", {key: value for key, value in cost.items() if value is not None}, file=sys.stderr)
+        windows.append({"asked": asked, "span": window["duration_ns"] + phases, "events": trace.count(b'"ph": "X"')})
+        del trace
+    return windows
+
+
+def figure(window: dict[str, float], ends: list[int]) -> dict[str, float]:
+    """From the job's own clock: the steps from the request until 10 steps after the hook was done, against 100 before."""
+    first = next(n for n, end in enumerate(ends) if end > window["asked"])
+    done = window["asked"] + window["span"] + 50e6  # and the drain, and the steps in which it began and ended
+    last = next((n for n, end in enumerate(ends) if end > done), len(ends) - 11) + 10
+    steps = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    base = median(steps[max(0, first - 100) : first - 1])
+    inside = steps[first - 1 : last]
+    return {
+        "events": window["events"],
+        "base_ms": base / 1e6,
+        "longest": max(inside) / base,
+        "lost_us": (sum(inside) - len(inside) * base) / 1e3 / window["events"],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

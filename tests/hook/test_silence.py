@@ -1,0 +1,289 @@
+"""A job with the hook ends, prints and forks as one without, whatever the agent does; its own profiler is its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TRAIN, UNTIL_STDIN_CLOSES, Ended, Jobs
+from little_agent import LittleAgent
+
+from roofwatch.hook import protocol
+
+LOOP = UNTIL_STDIN_CLOSES + "while not over.is_set():\n    step()\n"
+# Prints, warns, trains until told to stop, and leaves with a code of its own.
+SPEAKS = TRAIN + "print('begins')\n" + LOOP + "print('ends', file=sys.stderr)\nsys.exit(3)\n"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """What SPEAKS does without the hook."""
+    jobs = Jobs(tmp_path_factory.mktemp("alone"))
+    job = jobs.start(SPEAKS, None)
+    time.sleep(1)
+    return jobs.end(job)
+
+
+def test_without_an_agent(jobs: Jobs, alone: Ended, tmp_path: Path) -> None:
+    """Nobody listens: same output, same code."""
+    job = jobs.start(SPEAKS, str(tmp_path / "nobody.sock"), run=True)
+    time.sleep(4)
+    assert alone == Ended(3, "begins\n", "ends\n")
+    assert jobs.end(job) == alone
+
+
+def test_with_windows(jobs: Jobs, agent: LittleAgent, alone: Ended) -> None:
+    """Windows by steps, with and without shapes, one of them the first of the process."""
+    job = jobs.start(SPEAKS, agent.path, run=True)
+    connection = agent.accept()
+    assert [connection.take(shapes=shapes)[0]["type"] for shapes in (True, False, True)] == [protocol.WINDOW] * 3
+    assert jobs.end(job) == alone
+
+
+AGENT = """
+import sys
+sys.path.insert(0, FOLDER)
+from pathlib import Path
+from little_agent import LittleAgent
+agent = LittleAgent(Path(sys.argv[1]))
+print("listens", flush=True)
+connection = agent.accept()
+connection.ask(steps=40, max_ms=5000)
+print("asked", flush=True)
+import time
+time.sleep(600)
+"""
+
+
+def test_agent_killed_in_a_window_and_started_again(jobs: Jobs, alone: Ended, tmp_path: Path) -> None:
+    """SIGKILL while the window is open: the job goes on, and says hello to the next agent, within its 5 s."""
+    code = AGENT.replace("FOLDER", repr(str(Path(__file__).parent)))
+    first = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "listens\n"
+    path = str(tmp_path / "agent.sock")
+    job = jobs.start(
+        SPEAKS.replace("    step()\n", "    step()\n    time.sleep(0.01)\n").replace(
+            "import sys", "import sys, time", 1
+        ),
+        path,
+        run=True,
+    )
+    assert first.stdout.readline() == "asked\n"
+    time.sleep(0.1)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    Path(path).unlink()
+    with LittleAgent(tmp_path) as second:
+        connection = second.accept(timeout=20)
+        assert connection.hello["pid"] == job.pid
+        assert connection.take()[0]["type"] == protocol.WINDOW
+        assert jobs.end(job) == alone
+
+
+def test_no_hello_to_an_agent_that_rejected(jobs: Jobs, agent: LittleAgent) -> None:
+    """The hook does not come back before 60 s; here, not in the 6 s after which it would after a lost agent."""
+    job = jobs.start(TRAIN + LOOP, agent.path, run=True)
+    agent.accept().send({"type": protocol.REJECTED, "reason": "not yours"})
+    with pytest.raises(TimeoutError):
+        agent.accept(timeout=6)
+    assert jobs.end(job).code == 0
+
+
+PHASES = {"armed": 0.0, "open": 0.03, "closing": 0.08}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_exit_in_a_window_is_as_fast_as_without(jobs: Jobs, agent: LittleAgent, phase: str) -> None:
+    """Told to stop at a moment of a window, the job is held back by the hook for less than 50 ms.
+
+    Measured inside the job, between two atexit functions around the hook's own; the best of three, as other programs
+    share the machine. (Only the close of a window of tens of thousands of events holds an exit back for longer.)
+    """
+    around = (
+        "import atexit, time\nstamps = []\natexit.register(lambda: print((time.monotonic_ns() - stamps[0]) / 1e6))\n"
+    )
+    code = around + TRAIN + LOOP + "atexit.register(lambda: stamps.append(time.monotonic_ns()))\nsys.exit(5)\n"
+    held = []
+    while not held or (held[-1] > 50 and len(held) < 3):
+        job = jobs.start(code, agent.path, run=True)
+        connection = agent.accept()
+        connection.take(max_ms=40)
+        connection.ask(steps=10_000, max_ms=40, shapes=False)
+        time.sleep(PHASES[phase])
+        ended = jobs.end(job)
+        assert (ended.code, ended.err) == (5, "")
+        held.append(float(ended.out))
+    assert held[-1] < 50, held
+
+
+PROFILES = """
+import json
+def profiled(n):
+    with torch.profiler.profile(record_shapes=True) as p:
+        for _ in range(n):
+            step()
+    p.export_chrome_trace("own.json")
+    events = [e for e in json.load(open("own.json"))["traceEvents"] if e.get("ph") == "X"]
+    print(json.dumps(sorted((e["name"], e.get("cat"), json.dumps(e.get("args", {}).get("Input Dims"))) for e in events)))
+"""
+
+
+def own_lines(ended: Ended) -> list[str]:
+    """What kineto prints about the job's own profiler, without time and thread."""
+    return [re.sub(r"[\d:-]+ \d+:\d+ ", "", line) for line in ended.err.splitlines()]
+
+
+def test_the_jobs_profiler_gets_its_trace(jobs: Jobs, agent: LittleAgent) -> None:
+    """Before, during and after our window: event for event, and line for line on stderr, what it gets without us."""
+    alone = jobs.end(jobs.start(TRAIN + "step()\n" + PROFILES + "for _ in range(3): profiled(3)\n", None))
+    code = TRAIN + "import time\n" + UNTIL_STDIN_CLOSES + "step()\n" + PROFILES
+    code += "profiled(3)\nend = time.monotonic() + 1.5\nwhile time.monotonic() < end: step(); time.sleep(0.005)\n"
+    code += "profiled(3)\nwhile not over.is_set(): step()\nprofiled(3)\n"
+    job = jobs.start(code, agent.path, run=True)
+    connection = agent.accept()
+    answers = [connection.take(steps=20, max_ms=5000)[0]]
+    connection.ask(steps=100_000, max_ms=30_000)  # open when the job's second profiler starts
+    answers.append(connection.receive(60)[0])
+    answers.append(connection.take(steps=2)[0])
+    ended = jobs.end(job)
+    assert (answers[1]["type"], answers[1]["reason"]) == (protocol.REFUSED, protocol.OWN_PROFILER)
+    assert answers[2]["type"] == protocol.WINDOW
+    assert ended.code == 0
+    assert ended.out == alone.out
+    assert own_lines(ended) == own_lines(alone)
+
+
+def test_no_window_while_the_jobs_profiler_runs(jobs: Jobs, agent: LittleAgent) -> None:
+    """Refused until it has ended."""
+    code = (
+        TRAIN
+        + UNTIL_STDIN_CLOSES
+        + "step()\nwith torch.profiler.profile():\n    while not over.is_set():\n        step()\n"
+    )
+    job = jobs.start(code, agent.path, run=True)
+    connection = agent.accept()
+    deadline = time.monotonic() + 20
+    while (answer := connection.take(steps=1)[0]).get("reason") != protocol.OWN_PROFILER:
+        assert answer["type"] == protocol.WINDOW  # the profiler had not started yet
+        assert time.monotonic() < deadline
+    assert connection.take(steps=1)[0]["reason"] == protocol.OWN_PROFILER
+    assert jobs.end(job).code == 0
+
+
+FORKS = """
+def child(how, profile):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        if profile:
+            with torch.profiler.profile() as p:
+                step()
+            print(sum(e.name == "aten::addmm" for e in p.events()), flush=True)
+        sys.exit(4) if how == "exit" else os._exit(4)
+    print(how, profile, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_forked_children_after_and_inside_windows(jobs: Jobs, agent: LittleAgent) -> None:
+    """Children that leave by exit() or _exit(), with a profiler of their own or not, while windows are taken."""
+    code = TRAIN + UNTIL_STDIN_CLOSES + FORKS
+    code += "n = 0\nwhile not over.is_set():\n    step()\n    n += 1\n"
+    code += "    if n % 50 == 0: child(('exit', 'exit', '_exit')[n // 50 % 3], n // 50 % 2)\n"
+    job = jobs.start(code, agent.path, run=True)
+    connection = agent.accept()
+    answers = [connection.take(steps=7, max_ms=500)[0]["type"] for _ in range(12)]
+    ended = jobs.end(job)
+    assert answers == [protocol.WINDOW] * 12
+    assert ended.code == 0
+    assert all(line.startswith("USDT:") for line in ended.err.splitlines())  # the children's own profilers
+    lines = ended.out.split("\n")[:-1]
+    children = [line for line in lines if line != "3"]
+    assert len(children) >= 4
+    assert {line.rsplit(" ", 1)[1] for line in children} == {"4"}
+    assert lines.count("3") == sum(line.split()[1] == "1" for line in children) >= 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="os.fork warns in processes with threads from Python 3.12 on")
+def test_a_fork_without_threads_stays_without_a_warning(jobs: Jobs, agent: LittleAgent) -> None:
+    """Our thread is gone while the job forks, and back with the next step."""
+    code = (
+        TRAIN + "import os\n" + UNTIL_STDIN_CLOSES.replace("threading.Thread", "(lambda **k: None) or threading.Thread")
+    )
+    ended = jobs.end(jobs.start(code + "step()\nif os.fork() == 0: os._exit(0)\nos.wait()\n", agent.path, run=True))
+    assert ended == Ended(0, "", "")
+
+
+def test_compiled_optimizers(jobs: Jobs, agent: LittleAgent) -> None:
+    """torch.compile of an optimizer's step, whole graph or not: same graphs, same breaks, same output as without us."""
+    code = """
+    import torch
+    from torch._dynamo.utils import counters
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 4)
+    class Own(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {})
+        @torch.no_grad()
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                p.sub_(p.grad * 0.1)
+    for kind, whole in ((torch.optim.SGD, False), (Own, False), (Own, True)):
+        torch._dynamo.reset()
+        counters.clear()
+        optimizer = kind(model.parameters())
+        step = torch.compile(optimizer.step, backend="eager", fullgraph=whole)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(2, 4)).sum().backward()
+            step()
+        print(kind.__name__, whole, counters["stats"].get("unique_graphs"), len(counters["graph_break"]), float(model.weight.sum()))
+    """
+    alone = jobs.end(jobs.start(code, None))
+    with_hook = jobs.end(jobs.start(code, agent.path, run=True))
+    assert (alone.code, len(alone.out.splitlines())) == (0, 3)
+    strip = re.compile(r"\d{4} [\d:.]+ \d+ ")  # date, time and pid of torch's own lines
+    assert (with_hook.code, with_hook.out, strip.sub("", with_hook.err)) == (0, alone.out, strip.sub("", alone.err))
+
+
+def wakes(pid: int) -> dict[str, int]:
+    """How often each thread of a process has been switched to or away from."""
+    found = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
+        found[tid] = sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", status))
+    return found
+
+
+def test_nobody_wakes(jobs: Jobs, tmp_path: Path) -> None:
+    """Without an agent one thread more than without the hook, and none that wakes twice in 5 s (in 6 s: at most 2)."""
+    code = "import torch\nimport os\nprint(len(os.listdir('/proc/self/task')), flush=True)\nos.read(0, 1)\n"
+    job = jobs.start(code, str(tmp_path / "nobody"), run=True)
+    assert job.stdout is not None
+    threads = int(job.stdout.readline())
+    time.sleep(1)
+    before = wakes(job.pid)
+    time.sleep(6)
+    after = wakes(job.pid)
+    assert all(after[tid] - before[tid] <= 2 for tid in after), (before, after)
+    assert 1 <= sum(after.values()) - sum(before.values())  # ours has looked whether the job computes
+    assert jobs.end(job).code == 0
+    assert threads == int(jobs.end(jobs.start(code, None)).out) + 1
+
+
+def test_an_exception_inside_the_hook_is_noted_once(jobs: Jobs, agent: LittleAgent, tmp_path: Path) -> None:
+    """A hook whose step fails: the job's output is its own, and the log says it once."""
+    log = tmp_path / "hook.log"
+    broken = "import _roofwatch_hook.job as j\ndef fails(count): raise ValueError('broken')\nj._hook.steps.boundary = fails\n"
+    code = TRAIN + broken + "for _ in range(5):\n    j._hook.steps.at = 0\n    step()\n"
+    ended = jobs.end(jobs.start(code, agent.path, run=True, ROOFWATCH_HOOK_LOG=str(log)))
+    assert ended == Ended(0, "", "")
+    assert log.read_text().count("broken") == 1
+    assert json.dumps(log.read_text()).count("step: ValueError") == 1
