@@ -35,10 +35,14 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "devices.md"
         ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 SXM4 40 GB"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM4 80 GB"),
         ("A100-SXM4-80GB", "NVIDIA A100 SXM4 80 GB"),
+        ("A100-SXM-80GB", "NVIDIA A100 SXM4 80 GB"),
+        ("NVIDIA PG509-210", "NVIDIA A100 SXM4 80 GB"),
+        ("Tesla V100-SXM2-32GB-LS", "NVIDIA V100 SXM2 32 GB"),
         ("NVIDIA A100-PCIE-40GB", "NVIDIA A100 PCIe 40 GB"),
         ("NVIDIA A100 80GB PCIe", "NVIDIA A100 PCIe 80 GB"),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM5 80 GB"),
         ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe 80 GB"),
+        ("NVIDIA H100 80GB HBM2e", "NVIDIA H100 PCIe 80 GB"),
         ("NVIDIA H100 NVL", "NVIDIA H100 NVL"),
         ("NVIDIA H200", "NVIDIA H200 SXM 141 GB"),
         ("NVIDIA B200", "NVIDIA B200 SXM 180 GB"),
@@ -53,6 +57,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "devices.md"
         ("AMD Instinct MI250X", "AMD Instinct MI250X (one GCD)"),
         ("AMD Instinct MI300X", "AMD Instinct MI300X"),
         ("AMD Instinct MI300X VF", "AMD Instinct MI300X"),
+        ("AMD Instinct MI300X OAM", "AMD Instinct MI300X"),
     ],
 )
 def test_names_as_traces_write_them(name, model):
@@ -79,7 +84,18 @@ def test_a_slice_has_no_known_peaks(name, units):
 
 @pytest.mark.parametrize(
     "name",
-    ["NVIDIA A10G", "NVIDIA A100X", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 3090 Ti", "Foo"],
+    [
+        "NVIDIA A10G",
+        "NVIDIA A100-SXM-64GB",
+        "NVIDIA H100",
+        "NVIDIA H100-SXM5-64GB",
+        "Tesla V100S-PCIE-32GB",
+        "NVIDIA A100X",
+        "NVIDIA L40",
+        "NVIDIA GeForce RTX 4090 D",
+        "NVIDIA GeForce RTX 3090 Ti",
+        "Foo",
+    ],
 )
 def test_a_like_name_is_not_the_device(name):
     """A device that is not in the file keeps its name and has no peaks, however close another name is."""
@@ -117,7 +133,7 @@ def test_an_ambiguous_nameless_device_stays_unknown():
         ("NVIDIA A100-SXM4-40GB", "bf16", 200.6),  # 312 / 1.555
         ("NVIDIA H100 80GB HBM3", "bf16", 295.3),  # 989.4 / 3.35
         ("NVIDIA H100 80GB HBM3", "fp8", 590.7),  # 1978.9 / 3.35
-        ("NVIDIA B200", "bf16", 281.25),  # 2250 / 8
+        ("NVIDIA B200", "bf16", 292.2),  # 2250 / 7.7
         ("AMD Instinct MI300X", "bf16", 246.7),  # 1307.4 / 5.3
         ("AMD Instinct MI250X", "fp16", 116.9),  # 191.5 / 1.6384, one die of two
         ("Tesla V100-SXM2-32GB", "fp16", 138.9),  # 125 / 0.9
@@ -126,6 +142,37 @@ def test_an_ambiguous_nameless_device_stays_unknown():
 def test_ridges(name, precision, ridge):
     """π / β of the matrix unit, from the datasheets' dense figures."""
     assert ridge_of(identify("", name).peaks, precision, "matrix") == pytest.approx(ridge, abs=0.06)
+
+
+@pytest.mark.parametrize(("units", "fp16"), [(104, 181e12), (110, 191.5e12)])
+def test_one_name_of_two_packages(units, fp16):
+    """The driver calls an MI250 "MI250X/MI250": 104 units are its die's, 110 an MI250X's; without them: unknown."""
+    name = "AMD Instinct MI250X/MI250"
+    assert identify("amd", name, units).peaks.flops["fp16", "matrix"].value == fp16
+    assert identify("amd", name).peaks == Peaks()
+    assert identify("amd", name, 52).peaks == Peaks()
+
+
+def test_half_matrix_figures_follow_from_units_and_clock():
+    """Units · operations a clock and unit · boost clock, e.g. A100: 108 · 2,048 · 1.41 GHz = 311.9 TFLOP/s.
+
+    GeForce cards at half of their tensor cores' rate: fp32 accumulation.
+    """
+    boost = {  # operations a clock of one unit, GHz
+        "NVIDIA V100 SXM2 32 GB": (1024, 1.53), "NVIDIA V100 PCIe": (1024, 1.38),
+        "NVIDIA A100 SXM4 80 GB": (2048, 1.41),
+        "NVIDIA H100 SXM5 80 GB": (4096, 1.83), "NVIDIA H100 PCIe 80 GB": (4096, 1.62), "NVIDIA L4": (1024, 2.04),
+        "NVIDIA B200 SXM 180 GB": (8192, 1.86), "NVIDIA L40S": (1024, 2.52), "NVIDIA A10": (1024, 1.695),
+        "NVIDIA T4": (1024, 1.59), "NVIDIA GeForce RTX 2080 Ti": (512, 1.545), "NVIDIA GeForce RTX 3090": (512, 1.695),
+        "NVIDIA GeForce RTX 4090": (512, 2.52), "AMD Instinct MI210": (1024, 1.7), "AMD Instinct MI300X": (2048, 2.1),
+        "AMD Instinct MI250X (one GCD)": (1024, 1.7),
+    }  # fmt: skip
+    for entry in entries():
+        if entry.model in boost:
+            rate, clock = boost[entry.model]
+            assert entry.units is not None
+            expected = entry.units * rate * clock * 1e9
+            assert entry.peaks.flops["fp16", "matrix"].value == pytest.approx(expected, rel=0.02), entry.model
 
 
 def test_half_of_a_two_die_package():

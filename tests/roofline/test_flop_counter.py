@@ -189,3 +189,54 @@ def test_a_transformer_layer_and_its_optimizer():
         optimizer.zero_grad()
 
     check(work)
+
+
+def counted_bytes(work: Callable[[], object]) -> int:
+    """Bytes of everything in a piece of work that is not a view or a wrapper, tensors of one element aside."""
+    calls = profiled(lambda: (work(), None)[1])
+    inner = operands(calls)
+    works = [work_of(f, call) for call in calls if (f := cpu_formula(call, inner)) is not None]
+    return sum(w.bytes for w in works if w is not None and w.bytes > 64)
+
+
+SHAPE, ONE = (64, 32), 64 * 32 * 4
+ONCE: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], object], int]] = {
+    # how torch calls an op from another, or from itself, must not count it twice: bytes by hand, ONE is one tensor's
+    "abs": (lambda x, _: x.abs(), 2 * ONE),
+    "logical_and": (torch.logical_and, 2 * ONE + ONE // 4),
+    "logical_not": (lambda x, _: torch.logical_not(x), ONE + ONE // 4),
+    "nan_to_num": (lambda x, _: torch.nan_to_num(x), 2 * ONE),
+    "hardtanh": (lambda x, _: functional.hardtanh(x), 2 * ONE),
+    "relu6": (lambda x, _: functional.relu6(x), 2 * ONE),
+    "celu": (lambda x, _: functional.celu(x), 2 * ONE),
+    "prelu": (lambda x, y: functional.prelu(x, y[0]), 2 * ONE + 128),
+    "isnan": (lambda x, _: torch.isnan(x), 2 * ONE + ONE // 4),  # x ≠ x: that both operands are one, no trace tells
+    "rsub": (torch.rsub, 3 * ONE),
+    "power of a number": (lambda x, _: torch.pow(2, x), 2 * ONE),
+    "maximum of two": (torch.max, 3 * ONE),
+    "where with a number": (
+        lambda x, y: torch.where(x.bool(), y, 0.0),
+        2 * (ONE + ONE // 4) + ONE,
+    ),  # and the cast to bool
+    "matrix times vector": (lambda x, y: x @ y[0], ONE + 128 + 256),
+    "variance": (lambda x, _: x.var(1), ONE + 256),
+    "zero_ of many": (lambda x, _: x.new_empty(512, 128).zero_(), 512 * 128 * 4),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_an_ops_work_is_counted_once(name):
+    """However many records torch makes of it: the calls that only forward to another have none of their own."""
+    work, expected = ONCE[name]
+    x, y = torch.randn(SHAPE), torch.randn(SHAPE)
+    assert counted_bytes(lambda: work(x, y)) == expected
+
+
+def test_a_sort_is_counted_once_whatever_it_is_called_by():
+    """Argsort, sort, stable sort: three records, one sort: x read, values and int64 indices written."""
+    x = torch.randn(SHAPE)
+    for work in (x.argsort, x.sort, lambda: x.sort(dim=1, stable=True)):
+        calls = profiled(lambda work=work: (work(), None)[1])
+        inner = operands(calls)
+        sorts = [w for c in calls if (f := cpu_formula(c, inner)) and f.name == "sort" and (w := work_of(f, c))]
+        assert [w.bytes for w in sorts] == [ONE + ONE + 2 * ONE]

@@ -111,14 +111,19 @@ def test_split_heads(count):
 
 
 def test_rope_and_quantisation(count):
-    """rope on q (6,8) and k (6,4) bf16 in place with a (16,4) table.
+    """rope on q (6,8) and k (6,4) bf16 in place, heads of 4, for 6 positions of a (16,4) table.
 
-    3·72 FLOPs, 2·(96 + 48) + 128 B (positions not read by it).
+    3·72 FLOPs, 2·(96 + 48) + 6·4·2 of the table + 6·8 of positions: 384 B. Only the first 2 of each 4 rotated (table
+    (16,2)), without k: 3·24 FLOPs, 2·48 + 6·2·2 + 48 = 168 B. Without the head size it is unknown.
 
     fp8 quantisation of 40 bf16 with one scale: 40 FLOPs, 80 + 40 + 4 B.
     """
     shapes = [[6], [6, 8], [6, 4], [], [16, 4], []]
-    assert count("_C::rotary_embedding", shapes, [LONG, BF16, BF16, SCALAR, BF16, SCALAR]) == (216, 416)
+    types, head = [LONG, BF16, BF16, SCALAR, BF16, SCALAR], ["", "", "", "4", "", "True"]
+    assert count("_C::rotary_embedding", shapes, types, head) == (216, 384)
+    partial = [[6], [6, 8], [], [], [16, 2], []]
+    assert count("_C::rotary_embedding", partial, [LONG, BF16, "", SCALAR, BF16, SCALAR], head) == (72, 168)
+    assert count("_C::rotary_embedding", shapes, types) is None
     fp8 = "c10::Float8_e4m3fn"
     assert count("_C::static_scaled_fp8_quant", [[5, 8], [5, 8], []], [fp8, BF16, F32]) == (40, 124)
 

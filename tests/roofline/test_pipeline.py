@@ -87,33 +87,6 @@ def test_elementwise():
     assert stat.roof_fraction == pytest.approx(0.8013, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "dtype", "vendor", "expected"),
-    [
-        ("volta_sgemm_128x64_nn", "float", "nvidia", ("fp32", "vector")),
-        (
-            "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x128_32x3_nn_align4>",
-            "float",
-            "nvidia",
-            ("tf32", "matrix"),
-        ),
-        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64", "float", "nvidia", ("tf32", "matrix")),
-        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1", "c10::BFloat16", "nvidia", ("bf16", "matrix")),
-        ("cutlass_80_simt_hgemm_128x32_8x5_nn_align1", "c10::Half", "nvidia", ("fp16", "vector")),
-        ("Cijk_Alik_Bljk_SB_Bias_AS_SAV_UserArgs_MT64x16x32_MI16x16x1_SN", "float", "amd", ("fp32", "matrix")),
-        ("Cijk_Ailk_Bljk_SB_MT64x64x8_SE_K1", "float", "amd", ("fp32", "vector")),
-        ("ampere_dgemm_64x64_nn", "double", "nvidia", ("fp64", "vector")),
-        ("cutlass_80_tensorop_d884gemm_64x32_16x4_nn_align1", "double", "nvidia", ("fp64", "matrix")),
-    ],
-)
-def test_precision_and_unit_by_kernel_name(kernel, dtype, vendor, expected):
-    """TF32, matrix instructions and their absence are told by the kernel's name only."""
-    name = "AMD Instinct MI300X" if vendor == "amd" else "NVIDIA H100 80GB HBM3"
-    call = {**MM, "dtypes": f'["{dtype}","{dtype}"]'}
-    stat = only(window(group(kernel, 200_000, **call), device=RawDevice(vendor, name, 0)))
-    assert (stat.signature.precision, stat.signature.unit) == expected
-
-
 def test_flops_go_to_the_main_kernel_once():
     """A split-K product: GEMM and its reduction. Only the GEMM carries the FLOPs; the helper's are unknown."""
     found = window(group(GEMM, 200_000, 4, **MM), group("splitKreduce_kernel<32, 16, int>", 20_000, 4, **MM))
@@ -277,7 +250,7 @@ def cpu_op(op: str, mean_ns: int, shapes: str, dtypes: str, **changes) -> RawGro
 def test_a_cpu_window_with_calibrated_peaks(tmp_path):
     """linear, its view and its addmm: 2·512³ FLOPs at 100 GFLOP/s take 2.68 ms.
 
-    Linear and the view are the host's time.
+    Linear and the view are the host's time: that their names tell, so it counts as named, not as classified.
     """
     path = tmp_path / "peaks.json"
     registered = Device(Vendor.CPU, "Some CPU", units=4)
@@ -296,7 +269,10 @@ def test_a_cpu_window_with_calibrated_peaks(tmp_path):
     product = next(s for s in found.kernels if s.signature.op == "aten::addmm")
     assert product.roof_ns == pytest.approx(2 * 512**3 / 1e11 * 1e9)
     assert found.devices[0].device.model == "Some CPU"
-    assert found.ledger.classified_ns == found.ledger.classifiable_ns == 4_011_000
+    evidence = {s.signature.op: s.evidence for s in found.kernels}
+    assert evidence == {"aten::linear": Evidence.NAME, "aten::t": Evidence.NAME, "aten::addmm": Evidence.SHAPES}
+    ledger = found.ledger
+    assert (ledger.classifiable_ns, ledger.classified_ns, ledger.named_ns) == (4_011_000, 4_000_000, 11_000)
 
 
 def test_a_cpu_without_calibration_is_unknown():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from roofwatch.collectors.base import Category, RawGroup
 from roofwatch.collectors.names import judge_by_name
 from roofwatch.collectors.normalize import Normalized
+from roofwatch.model.formulas import views
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature
@@ -17,6 +18,7 @@ LENDERS_AGREE = (
     0.9  # share of a kernel's classified time in one bound, for a record of unknown shape to take that bound
 )
 
+_BY_NAME = frozenset({views.VIEW.name, views.WRAPPER.name})
 _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
 
 
@@ -110,8 +112,8 @@ def _verdict(item: _Merged, device: Device) -> Verdict:
 def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Evidence) -> Verdict:
     if signature.flops is None or signature.bytes is None:
         return UNKNOWN
-    if evidence is Evidence.SHAPES and signature.shapes is None and signature.flops == signature.bytes == 0:
-        evidence = Evidence.NAME  # a view or wrapper known by its name, in a window without shapes
+    if evidence is Evidence.SHAPES and signature.formula in _BY_NAME:
+        evidence = Evidence.NAME  # that the op does no work of its own is known by its name; shapes tell nothing here
     return judge(
         signature.flops, signature.bytes, item.mean_ns, device.peaks,
         precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=device.units, evidence=evidence,

@@ -72,18 +72,20 @@ def identify(
 ) -> Device:
     """The device a source describes, with its peaks; it keeps the name by which its owner knows it.
 
-    A known name decides, unless it is a slice of the device (MIG, or fewer units than the whole has). An empty or
-    generic name is matched by unit count and memory, if all devices that fit have the same peaks; the device is then
-    ``inferred`` and named after them. Anything else has no peaks: unknown, not guessed.
+    A known name decides, unless it is a slice of the device (MIG, or fewer units than the whole has) or a name of two
+    devices that the unit count does not tell apart. An empty or generic name is matched by unit count and memory, if
+    all devices that fit have the same peaks; the device is then ``inferred`` and named after them. Anything else has no
+    peaks: unknown, not guessed.
     """
     known = Vendor(vendor) if vendor in set(Vendor) else None
     clean = " ".join(name.lower().split())
     candidates = [e for e in entries() if known in (None, e.vendor)]
-    entry = next((e for e in candidates if any(p.fullmatch(clean) for p in e.names)), None)
-    if entry is not None:
-        whole = _SLICE.search(clean) is None and (units is None or entry.units in (None, units))
+    named = [e for e in candidates if any(p.fullmatch(clean) for p in e.names)]
+    if named:
+        whole = [] if _SLICE.search(clean) else [e for e in named if units is None or e.units in (None, units)]
+        alike = bool(whole) and all(e.peaks == whole[0].peaks for e in whole)
         return Device(
-            entry.vendor, name.strip(), None, index, memory_bytes, units, peaks=entry.peaks if whole else Peaks()
+            named[0].vendor, name.strip(), None, index, memory_bytes, units, peaks=whole[0].peaks if alike else Peaks()
         )
     if known is not Vendor.CPU and _GENERIC.fullmatch(clean):
         fitting = [e for e in candidates if e.fits(units, memory_bytes)]

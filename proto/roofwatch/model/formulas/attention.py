@@ -57,11 +57,15 @@ def _sizes(t: Tensor, *, heads_first: bool) -> tuple[int, int, int, int] | None:
 
 
 def _pairs(call: Call, at: _Layout, queries: int, keys: int) -> int | None:
-    if at.window is not None and any((call.integer(at.window + i) or -1) >= 0 for i in (0, 1)):
-        return None  # a sliding window: fewer pairs than either count below
     causal: bool | None = False
     if at.causal is not None:
         causal = call.flag(at.causal)
+    if at.window is not None:
+        left, right = call.integer(at.window), call.integer(at.window + 1)
+        if left is not None and left >= 0:
+            return None  # a sliding window: fewer pairs than either count below
+        if right is not None and right >= 0 and not (right == 0 and causal):
+            return None  # likewise; only a right window of nothing is what causal means anyway
     bottom_right = at.bottom_right
     if at.custom_mask is not None:
         mask = call.integer(at.custom_mask)  # efficient attention: 0 none, 1 causal top left, 2 causal bottom right
@@ -154,6 +158,6 @@ TABLE: dict[str, Formula] = {
     ),
     # (grad, q, k, v, out, lse, seed, offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, …)
     "aten::_cudnn_attention_backward": _backward(_Layout(causal=14, first=1, bias=8, varlen=9)),
-    # flash_attn 2.x: (q, k, v, dropout_p, scale, causal, …), (B, S, H, D)
-    "flash_attn::_flash_attn_forward": _forward(_Layout(causal=5, heads_first=False, bottom_right=True)),
+    # flash_attn 2.x: (q, k, v, dropout_p, scale, causal, window left, window right, …), (B, S, H, D)
+    "flash_attn::_flash_attn_forward": _forward(_Layout(causal=5, heads_first=False, bottom_right=True, window=6)),
 }

@@ -77,20 +77,52 @@ def promoted(tensors: Iterable[Tensor]) -> str | None:
     for tensor in full:
         best = tensor.dtype if best is None else _wider(best, tensor.dtype)
     for tensor in items:
-        if best is not None and not tensor.shape and tensor.dtype in FLOATING and best not in FLOATING:
-            best = "fp32" if not best.startswith("complex") else best
+        if best is not None and not tensor.shape and _category(tensor.dtype) > _category(best):
+            best = _DEFAULTS.get(_category(tensor.dtype), tensor.dtype)
     return best
+
+
+_DEFAULTS = {1: "int64", 2: "fp32"}  # what a number of a higher category (integer, float) makes of the others
+
+
+def _category(dtype: str) -> int:
+    """Bool 0, integer 1, float 2, complex 3."""
+    if dtype.startswith("complex"):
+        return 3
+    return 2 if dtype in FLOATING else int(dtype != "bool")
+
+
+_MIXED = {
+    frozenset({"fp16", "bf16"}): "fp32",
+    frozenset({"int8", "uint8"}): "int16",
+    frozenset({"complex64", "fp64"}): "complex128",
+    frozenset({"complex32", "fp32"}): "complex64",
+    frozenset({"complex32", "fp64"}): "complex128",
+}  # pairs whose result is neither
 
 
 def _wider(a: str, b: str) -> str:
     if a == b:
         return a
+    mixed = _MIXED.get(frozenset({a, b}))
+    if mixed is not None:
+        return mixed
     if a.startswith("complex") or b.startswith("complex"):
         return max((a, b), key=lambda d: (d.startswith("complex"), ITEM_BYTES[d]))
-    if {a, b} == {"fp16", "bf16"}:
-        return "fp32"
     ranks = _RANK + _FLOAT_RANK
     return max((a, b), key=lambda d: ranks.index(d) if d in ranks else -1)
+
+
+SCALAR_TYPES = {
+    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64", 8: "complex32",
+    9: "complex64", 10: "complex128", 11: "bool", 15: "bf16", 23: "fp8_e5m2", 24: "fp8_e4m3",
+}  # fmt: skip
+"""A dtype argument as a trace records it: the number of c10::ScalarType."""
+
+
+def real_operations(dtype: str) -> int:
+    """How many real multiply-adds one of this dtype is: a complex one is four products and four sums."""
+    return 4 if dtype.startswith("complex") else 1
 
 
 def is_float(dtype: str) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from roofwatch.model.formulas.base import Formula, Work, dense
+from roofwatch.model.formulas.base import Formula, Work, dense, real_operations
 from roofwatch.model.shapes import Call, Tensor
 
 
@@ -95,7 +95,7 @@ def _output(call: Call, x: Tensor, weight: Tensor, at: _Layout) -> tuple[int, ..
 def conv_flops(x: Tensor, weight: Tensor, out: tuple[int, ...], *, transposed: bool) -> int:
     """2 · (elements on the dense side) · (weight elements per channel of that side)."""
     side = x.shape if transposed else out
-    return 2 * side[0] * math.prod(side[2:]) * math.prod(weight.shape)
+    return 2 * side[0] * math.prod(side[2:]) * math.prod(weight.shape) * real_operations(x.dtype)
 
 
 def _forward(at: _Layout) -> Formula:

@@ -24,8 +24,8 @@ ARITHMETIC: dict[str, tuple[int, int]] = {
     "clamp_max": (1, 1), "hardtanh": (1, 2), "threshold": (1, 1), "leaky_relu": (1, 1), "rrelu": (1, 1),
     "sigmoid": (1, 3), "log_sigmoid_forward": (1, 4), "silu": (1, 4), "gelu": (1, 5), "mish": (1, 4),
     "softplus": (1, 3), "elu": (1, 3), "celu": (1, 3), "hardswish": (1, 5), "hardsigmoid": (1, 4),
-    "hardshrink": (1, 0), "softshrink": (1, 1), "logit": (1, 3), "nan_to_num": (1, 0), "isnan": (1, 0),
-    "logical_not": (1, 0), "bitwise_not": (1, 0),
+    "hardshrink": (1, 0), "softshrink": (1, 1), "logit": (1, 3), "nan_to_num": (1, 0),
+    "bitwise_not": (1, 0),
     # two inputs
     "add": (2, 1), "sub": (2, 1), "rsub": (2, 1), "mul": (2, 1), "div": (2, 1), "true_divide": (2, 1),
     "floor_divide": (2, 2), "remainder": (2, 3), "fmod": (2, 3), "pow": (2, 1), "atan2": (2, 1), "hypot": (2, 4),
@@ -45,15 +45,19 @@ ARITHMETIC: dict[str, tuple[int, int]] = {
 # base name → tensor inputs; the output is bool, and nothing is floating-point arithmetic.
 PREDICATES: dict[str, int] = {
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "isinf": 1, "isfinite": 1, "isposinf": 1, "isneginf": 1,
-    "signbit": 1, "isclose": 2, "isin": 2, "logical_and": 2, "logical_or": 2, "logical_xor": 2,
+    "signbit": 1, "isnan": 1, "logical_not": 1, "isclose": 2, "isin": 2, "logical_and": 2, "logical_or": 2,
+    "logical_xor": 2,
 }  # fmt: skip
 
 _FLOAT_RESULT = frozenset(
     words(
-        "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc lgamma "
-        "sigmoid reciprocal div true_divide logit atan2"
+        "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc erfinv "
+        "lgamma digamma sigmoid reciprocal div true_divide logit atan2 xlogy"
     )
 )  # integer inputs give fp32
+
+
+_OUTPUTS = {"_prelu_kernel_backward": 2}  # of the input and, elementwise, of the weight
 
 
 def base_of(op: str) -> str:
@@ -66,33 +70,69 @@ def _read(tensors: tuple[Tensor, ...]) -> int:
     return sum(t.bytes for t in tensors if t.shape or len(tensors) == 1)
 
 
-def pointwise(call: Call, inputs: int, flops: int, out: str | None = None) -> Work | None:
+# Real operations of a complex one; those of others depend on the algorithm and stay unknown.
+_COMPLEX = {"add": 2, "sub": 2, "rsub": 2, "neg": 2, "mul": 6}
+_BOUNDS = {"clamp": 2, "clamp_min": 1, "clamp_max": 1}  # bounds that may be tensors, after the input
+_NUMBER_AT_1 = ("pow", "remainder", "fmod", *_BOUNDS)  # others are called again with the number made a tensor
+
+
+def _inputs(call: Call, name: str, inputs: int) -> int:
+    """How many of the tensors are read: a clamp's bounds are numbers or tensors."""
+    return inputs + sum(call.tensor(i) is not None for i in range(1, 1 + _BOUNDS.get(name, 0)))
+
+
+def _with_number(call: Call, name: str, dtype: str) -> str:
+    """The dtype after a Python number at position 1: a float makes fp32 of integers, an integer int64 of bools."""
+    if is_float(dtype) or call[1].type != "Scalar" or name not in _NUMBER_AT_1:
+        return dtype
+    number = call.value(1)
+    if isinstance(number, float):
+        return "fp32"
+    return "int64" if dtype == "bool" and isinstance(number, int) and not isinstance(number, bool) else dtype
+
+
+def _result(call: Call, name: str, dtype: str) -> str | None:
+    """The dtype of a fresh output whose inputs promote to ``dtype``; None where the trace does not tell."""
+    if name in _FLOAT_RESULT and not is_float(dtype):
+        # a third argument is the rounding mode, whose text is not recorded: it decides between integer and fp32
+        return None if name == "div" and len(call.arguments) > 2 else "fp32"
+    if name == "abs" and dtype.startswith("complex"):
+        return {"complex32": "fp16", "complex64": "fp32", "complex128": "fp64"}[dtype]
+    return _with_number(call, name, dtype)
+
+
+def pointwise(call: Call, inputs: int, flops: int, out: str | None = None, outputs: int = 1) -> Work | None:
     """The work of one elementwise pass over the first ``inputs`` tensors."""
-    tensors = call.tensors[:inputs]
+    name = base_of(call.op)
+    count = _inputs(call, name, inputs)
+    tensors, spare = call.tensors[:count], call.tensors[count:]
     if not tensors:
         return None
     shape, dtype = broadcast(tensors), promoted(tensors)
     if shape is None or dtype is None:
         return None
-    spare = call.tensors[inputs:]
-    name = base_of(call.op)
-    if call.op.endswith(name + "_"):
-        shape, dtype = tensors[0].shape, tensors[0].dtype
-    elif spare:
-        dtype = spare[-1].dtype
-    elif out is not None:
-        dtype = out
-    elif name in _FLOAT_RESULT and not is_float(dtype):
-        dtype = "fp32"
     elements = math.prod(shape)
-    floating = is_float(dtype) or any(is_float(t.dtype) for t in tensors)
-    return Work(elements * flops if floating else 0, _read(tensors) + dense(shape, dtype))
+    if flops and dtype.startswith("complex"):
+        if name not in _COMPLEX:
+            return None
+        flops = _COMPLEX[name]
+    result: str | None
+    if call.op.endswith(name + "_"):
+        shape, result = tensors[0].shape, tensors[0].dtype
+    elif spare:
+        result = spare[-1].dtype
+    else:
+        result = out if out is not None else _result(call, name, dtype)
+    if result is None:
+        return None
+    floating = is_float(result) or any(is_float(t.dtype) for t in tensors)
+    return Work(elements * flops if floating else 0, _read(tensors) + outputs * dense(shape, result))
 
 
 def arithmetic(call: Call) -> Work | None:
     """Any op of the table ARITHMETIC."""
     entry = ARITHMETIC.get(base_of(call.op))
-    return None if entry is None else pointwise(call, *entry)
+    return None if entry is None else pointwise(call, *entry, outputs=_OUTPUTS.get(base_of(call.op), 1))
 
 
 def predicate(call: Call) -> Work | None:
@@ -150,20 +190,30 @@ def split_heads(call: Call) -> Work | None:
 
 
 def rope(call: Call) -> Work | None:
-    """rotary_embedding(positions, q, k, …) in place: three operations an element of q and k (x·cos ± y·sin)."""
-    tensors = [t for t in call.tensors if is_float(t.dtype)]
-    rotated = [t for t in tensors if len(t.shape) >= 2][:2]
-    if not rotated:
+    """rotary_embedding(positions, q, k?, head size, cache of cosines and sines, …) in place.
+
+    Of each head the first ``cache.shape[-1]`` elements are rotated: three operations each (x·cos ± y·sin), read and
+    written; of the cache a row is read for each position, at most every row once.
+    """
+    positions, cache, head = call.tensor(0), call.tensor(4), call.integer(3)
+    rotated = [t for t in (call.tensor(1), call.tensor(2)) if t is not None]
+    if positions is None or cache is None or len(cache.shape) != 2 or not rotated or not head:
         return None
-    elements = sum(t.numel for t in rotated)
-    return Work(3 * elements, 2 * sum(t.bytes for t in rotated) + sum(t.bytes for t in tensors if t not in rotated))
+    rows, width = cache.shape
+    elements = [t.numel * width // head for t in rotated]
+    looked_up = min(positions.numel, rows) * width * cache.item
+    moved = sum(2 * n * t.item for n, t in zip(elements, rotated, strict=True))
+    return Work(3 * sum(elements), positions.bytes + moved + looked_up)
 
 
+# Integer and bool inputs may be widened by a number among the concrete inputs, so these belong to the signature.
 ARITHMETIC_FORMULA = Formula("elementwise", arithmetic)
+NUMBER_FORMULA = Formula("elementwise", arithmetic, concrete=True)
 PREDICATE_FORMULA = Formula("predicate", predicate)
 
 TABLE: dict[str, Formula] = {
     **{f"aten::{name}{suffix}": ARITHMETIC_FORMULA for name in ARITHMETIC for suffix in ("", "_")},
+    **{f"aten::{name}": NUMBER_FORMULA for name in _NUMBER_AT_1},
     **{f"aten::{name}{suffix}": PREDICATE_FORMULA for name in PREDICATES for suffix in ("", "_")},
     "aten::glu": Formula("glu", glu),
     "aten::where": Formula("where", where),
@@ -174,5 +224,5 @@ TABLE: dict[str, Formula] = {
     "_C::silu_and_mul": Formula("gated_activation", gated),
     "_C::gelu_and_mul": Formula("gated_activation", gated),
     "_C::static_scaled_fp8_quant": Formula("quantize", quantize),
-    "_C::rotary_embedding": Formula("rope", rope),
+    "_C::rotary_embedding": Formula("rope", rope, concrete=True),
 }

@@ -1,14 +1,14 @@
 """Matrix products. 2·M·N·K FLOPs: M·N dot products of K multiply-adds; a bias is not counted (as torch's counter does).
 
-bytes: A, B, the addend where it is read, and the output, once each (the classic GEMM traffic, e.g. 4096³ in fp16:
-2·4096³ = 1.374e11 FLOPs, 3·4096²·2 = 1.007e8 bytes).
+A complex multiply-add is four real ones (8·M·N·K). Bytes: A, B, the addend where it is read, and the output, once each
+(the classic GEMM traffic, e.g. 4096³ in fp16: 2·4096³ = 1.374e11 FLOPs, 3·4096²·2 = 1.007e8 bytes).
 """
 
 from __future__ import annotations
 
 import math
 
-from roofwatch.model.formulas.base import Formula, Work, dense, promoted
+from roofwatch.model.formulas.base import Formula, Work, dense, promoted, real_operations
 from roofwatch.model.shapes import Call, Tensor
 
 
@@ -44,7 +44,8 @@ def _gemm(a: Tensor | None, b: Tensor | None, out: str | None = None) -> Work | 
     if shaped is None or a is None or b is None:
         return None
     shape, flops = shaped
-    return Work(flops, a.bytes + b.bytes + dense(shape, out or promoted((a, b)) or a.dtype))
+    result = out or promoted((a, b)) or a.dtype
+    return Work(flops * real_operations(result), a.bytes + b.bytes + dense(shape, result))
 
 
 def mm(call: Call) -> Work | None:
@@ -72,7 +73,7 @@ def linear(call: Call) -> Work | None:
     if x.shape[-1] != weight.shape[1]:
         return None
     shape = (*x.shape[:-1], weight.shape[0])
-    flops = 2 * math.prod(shape) * weight.shape[1]
+    flops = 2 * math.prod(shape) * weight.shape[1] * real_operations(x.dtype)
     return Work(flops, x.bytes + weight.bytes + (bias.bytes if bias else 0) + dense(shape, x.dtype))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from roofwatch.model.formulas.base import Formula, Work, dense, words
+from roofwatch.model.formulas.base import Formula, Work, dense, is_float, words
 from roofwatch.model.shapes import ITEM_BYTES, TEMPLATE_TYPES, Call, Tensor, dtype_of
 
 
@@ -102,23 +102,29 @@ def gather(call: Call) -> Work | None:
 def scatter(call: Call) -> Work | None:
     """scatter, scatter_add, index_add, index_copy (self, dim, index, src): src read, as much of self read and written.
 
-    Only additions read self; counted as read and write for both, which the cache line granularity demands.
+    An entry for each element of src under an index of rows, else for each element of the index (src may be larger).
+    Of self at most every element once. Only additions read it; counted as read and write for both, which the cache
+    line granularity demands.
     """
     x, index, source = call.tensor(0), call.tensor(2), call.tensor(3)
     if x is None or index is None:
         return None
-    touched = (source.numel if source is not None else index.numel) * x.item
-    flops = source.numel if source is not None and "add" in call.op else 0
-    return Work(flops, index.bytes + (source.bytes if source is not None else 0) + 2 * touched)
+    entries = source.numel if source is not None and "index" in call.op else index.numel
+    flops = entries if "add" in call.op and is_float(x.dtype) else 0
+    read = 0 if source is None else min(source.distinct, entries) * source.item
+    return Work(flops, index.bytes + read + 2 * min(entries, x.numel) * x.item)
 
 
 def index_put(call: Call) -> Work | None:
     """index_put_(self, indices, values, accumulate): values read, as many elements of self read and written.
 
     The indices' shapes are not recorded; they are an eighth to a half of the traffic of narrow rows and are left out.
+    A single value may stand for any number of elements: unknown.
     """
     x, values = call.tensor(0), call.tensor(2)
-    return None if x is None or values is None else Work(0, values.bytes + 2 * values.numel * x.item)
+    if x is None or values is None or values.numel == 1:
+        return None
+    return Work(0, values.bytes + 2 * min(values.numel, x.numel) * x.item)
 
 
 def embedding_backward(call: Call) -> Work | None:
@@ -129,12 +135,17 @@ def embedding_backward(call: Call) -> Work | None:
     return Work(grad.numel, grad.bytes + index.bytes + rows * grad.shape[-1] * grad.item)
 
 
-def upsample(call: Call) -> Work | None:
-    """upsample_*(x, output_size, …): x read, output written."""
-    x, size = call.tensor(0), call.integers(1)
-    if x is None or size is None or len(x.shape) != len(size) + 2:
-        return None
-    return Work(0, x.bytes + dense((*x.shape[:2], *size), x.dtype))
+def _upsample(flops: int) -> Formula:
+    """upsample_*(x, output_size, …): x read, output written; ``flops`` an output element."""
+
+    def count(call: Call) -> Work | None:
+        x, size = call.tensor(0), call.integers(1)
+        if x is None or size is None or len(x.shape) != len(size) + 2:
+            return None
+        out = (*x.shape[:2], *size)
+        return Work(flops * math.prod(out) if is_float(x.dtype) else 0, x.bytes + dense(out, x.dtype))
+
+    return Formula("upsample", count, concrete=True)
 
 
 def pad(call: Call) -> Work | None:
@@ -169,7 +180,11 @@ CAT = Formula("cat", cat)
 SCATTER = Formula("scatter", scatter)
 
 _FILLS = words("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ eye_ one_ log_normal_ cauchy_ geometric_")
-_UPSAMPLE = words("nearest1d nearest2d nearest3d linear1d bilinear2d bicubic2d trilinear3d _nearest_exact2d")
+# FLOPs an output: a linear step is a·(1 - t) + b·t, 3; bilinear takes 3 steps, trilinear 7, bicubic 5 sums of 4
+_UPSAMPLE = {
+    "upsample_nearest1d": 0, "upsample_nearest2d": 0, "upsample_nearest3d": 0, "_upsample_nearest_exact2d": 0,
+    "upsample_linear1d": 3, "upsample_bilinear2d": 9, "upsample_trilinear3d": 21, "upsample_bicubic2d": 35,
+}  # fmt: skip
 
 TABLE: dict[str, Formula] = {
     "aten::copy_": COPY,
@@ -194,7 +209,7 @@ TABLE: dict[str, Formula] = {
     "aten::constant_pad_nd": Formula("pad", pad, concrete=True),
     "aten::reflection_pad2d": Formula("pad", pad, concrete=True),
     "aten::replication_pad2d": Formula("pad", pad, concrete=True),
-    **{f"aten::upsample_{name}": Formula("upsample", upsample, concrete=True) for name in _UPSAMPLE},
+    **{f"aten::{name}": _upsample(flops) for name, flops in _UPSAMPLE.items()},
     "_C_cache_ops::reshape_and_cache_flash": Formula("cache_write", cache_write),
     "_C_cache_ops::reshape_and_cache": Formula("cache_write", cache_write),
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from roofwatch.model.formulas.base import Formula, Work, dense, total_bytes
+from roofwatch.model.formulas.base import SCALAR_TYPES, Formula, Work, dense, total_bytes
 from roofwatch.model.shapes import Call, Tensor
 
 _STATISTIC = 4  # statistics are kept in fp32
@@ -43,7 +43,8 @@ def layer_norm_backward(call: Call) -> Work | None:
         return None
     inner = math.prod(call.integers(2) or (weight.shape if weight is not None else ()))
     flops = 10 * mask[0] + 2 * mask[1] + mask[2]
-    written = mask[0] * x.numel * x.item + (mask[1] + mask[2]) * inner * x.item
+    item = x.item if weight is None else weight.item
+    written = mask[0] * x.numel * x.item + (mask[1] + mask[2]) * inner * item
     return Work(x.numel * flops, grad.bytes + x.bytes + total_bytes((mean, rstd, weight)) + written)
 
 
@@ -62,7 +63,7 @@ def rms_norm_backward(call: Call) -> Work | None:
     if grad is None or x is None or mask is None or len(mask) != 2:
         return None
     inner = math.prod(call.integers(2) or (weight.shape if weight is not None else ()))
-    written = mask[0] * x.numel * x.item + mask[1] * inner * x.item
+    written = mask[0] * x.numel * x.item + mask[1] * inner * (x.item if weight is None else weight.item)
     return Work(x.numel * (7 * mask[0] + 2 * mask[1]), grad.bytes + x.bytes + total_bytes((rstd, weight)) + written)
 
 
@@ -128,7 +129,8 @@ def group_norm_backward(call: Call) -> Work | None:
     if grad is None or x is None or mask is None or len(mask) != 3:
         return None
     statistics = total_bytes((call.tensor(2), call.tensor(3), weight))
-    written = mask[0] * x.numel * x.item + (mask[1] + mask[2]) * _channels(x) * x.item
+    item = x.item if weight is None else weight.item
+    written = mask[0] * x.numel * x.item + (mask[1] + mask[2]) * _channels(x) * item
     return Work(x.numel * (10 * mask[0] + 2 * mask[1] + mask[2]), grad.bytes + x.bytes + statistics + written)
 
 
@@ -141,15 +143,20 @@ def softmax(call: Call) -> Work | None:
 
 
 def softmax_backward(call: Call) -> Work | None:
-    """_softmax_backward_data, _log_softmax_backward_data (grad, output, dim, dtype)."""
+    """_softmax_backward_data, _log_softmax_backward_data (grad, output, dim, dtype of the input, whose gradient it is).
+
+    A forward from half to fp32 has a gradient in half.
+    """
     grad, output = call.tensor(0), call.tensor(1)
     if grad is None or output is None:
         return None
-    return Work(4 * grad.numel, grad.bytes + output.bytes + dense(grad.shape, grad.dtype))
+    number = call.integer(3)
+    dtype = grad.dtype if number is None else SCALAR_TYPES.get(number)
+    return None if dtype is None else Work(4 * grad.numel, grad.bytes + output.bytes + dense(grad.shape, dtype))
 
 
 SOFTMAX = Formula("softmax", softmax, concrete=True)
-SOFTMAX_BACKWARD = Formula("softmax_backward", softmax_backward)
+SOFTMAX_BACKWARD = Formula("softmax_backward", softmax_backward, concrete=True)
 BATCH_NORM_BACKWARD = Formula("batch_norm_backward", batch_norm_backward, concrete=True)
 
 TABLE: dict[str, Formula] = {

@@ -19,9 +19,8 @@ def pooled(x: Tensor, call: Call, *, dilation_at: int | None, ceil_at: int) -> t
 
     An empty stride is the kernel's. With ceil mode a last window must start inside the input or its left padding.
     """
-    rank = len(call.integers(1) or ()) or 0
-    kernel = call.integers(1)
-    rank = max(rank, 1)
+    rank = 3 if "3d" in call.op else 2
+    kernel = _spread(call.integers(1), rank)
     if kernel is None or len(x.shape) <= rank:
         return None
     space = x.shape[-rank:]
@@ -72,15 +71,27 @@ def adaptive_pool(call: Call) -> Work | None:
 
 
 def pool_backward(call: Call) -> Work | None:
-    """*_pool*_backward(grad, x, …, indices?): grad (and the int64 indices) read, dx written; x lends only its shape."""
+    """*_pool*_backward(grad, x, …, indices?): grad (and the int64 indices) read, dx written; x lends only its shape.
+
+    Each gradient is added to one input element, that of an average (x, kernel, …) to every element of its window.
+    """
     grad, x = call.tensor(0), call.tensor(1)
     if grad is None or x is None:
         return None
     indices = next((t for t in call.tensors[2:] if t.dtype == "int64"), None)
-    return Work(grad.numel, grad.bytes + (indices.bytes if indices else 0) + dense(x.shape, x.dtype))
+    flops = grad.numel
+    if "adaptive" in call.op:
+        flops = max(grad.numel, x.numel)
+    elif "avg" in call.op:
+        rank = 3 if "3d" in call.op else 2
+        kernel = _spread(call.integers(2), rank)
+        if kernel is None:
+            return None
+        flops *= math.prod(kernel)
+    return Work(flops, grad.bytes + (indices.bytes if indices else 0) + dense(x.shape, x.dtype))
 
 
-BACKWARD = Formula("pooling_backward", pool_backward)
+BACKWARD = Formula("pooling_backward", pool_backward, concrete=True)
 
 TABLE: dict[str, Formula] = {
     "aten::max_pool2d_with_indices": Formula("max_pool", max_pool, concrete=True),

@@ -15,8 +15,18 @@ _SHORT = {
 }  # fmt: skip
 
 # TF32 runs on NVIDIA's matrix unit: kernels say so by name, or by the MMA shape that only TF32 has for fp32 operands.
-_TF32 = re.compile(r"tf32|tensorop_s1688|s1688gemm|s1688(fprop|dgrad|wgrad)|s16816gemm_tf32", re.IGNORECASE)
-_PLAIN = re.compile(r"simt|gemv|gemmk1|dot_kernel|sgemm_largek_lds|_hgemm_", re.IGNORECASE)  # no matrix instructions
+# nvjet kernels exist for tensor cores only; memory-efficient attention in fp32 does three TF32 products for each one.
+_TF32 = re.compile(
+    r"tf32|tensorop_s1688|s1688gemm|s1688(fprop|dgrad|wgrad)|s16816gemm_tf32|nvjet|fmha_cutlass[FB]_f32_\w*sm(8|9|1\d)\d",
+    re.IGNORECASE,
+)
+# No matrix instructions. "sgemm" and "scudnn" without the shape of one (s884gemm, s1688cudnn) compute on vector units.
+_HALF = re.compile(r"[_:]hgemm|_hcudnn|simt_hgemm", re.IGNORECASE)  # accumulates in half, too
+_PLAIN = re.compile(
+    r"simt|gemv|gemmk1|gemmsn|dot_kernel|(?<![0-9])sgemm|(?<![0-9])scudnn|gcgemm|depthwise|grouped_direct|dgrad_engine|"
+    + _HALF.pattern,
+    re.IGNORECASE,
+)
 _FP64_MATRIX = re.compile(r"d884|dmma|tensorop_d|MI\d+x\d+", re.IGNORECASE)
 _AMD_MATRIX = re.compile(r"_MI\d+x\d+|mfma|xdl|xdlops|gtcx\d|_wt\d+x", re.IGNORECASE)
 
@@ -26,17 +36,18 @@ def precision_of(formula: Formula, call: Call, vendor: Vendor | None) -> tuple[s
 
     Vector arithmetic on half types is done in fp32 (torch's op-math type), so that is what it is measured against.
     """
-    dtype = _lead(formula, call)
-    if dtype is None:
-        return None, None
+    dtype = _lead(formula, call) or ""
     short = "fp8" if dtype.startswith("fp8") else _SHORT.get(dtype)
-    if not formula.matrix:
+    if dtype and not formula.matrix:
         return _vector(dtype, short), "vector"
     if short is None:
         return None, None
     if short == "fp32" and vendor is Vendor.NVIDIA and _TF32.search(call.kernel):
         return "tf32", "matrix"
-    return short, "matrix" if _on_matrix(short, call.kernel, vendor) else "vector"
+    if _on_matrix(short, call.kernel, vendor):
+        return short, "matrix"
+    converted = short in ("fp16", "bf16") and _HALF.search(call.kernel) is None  # as it is read: the op-math type
+    return "fp32" if converted else short, "vector"
 
 
 def _vector(dtype: str, short: str | None) -> str | None:

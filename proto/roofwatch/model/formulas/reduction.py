@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from roofwatch.model.formulas.base import Formula, Work, dense, is_float
-from roofwatch.model.shapes import Call, Tensor
+from roofwatch.model.formulas.base import SCALAR_TYPES, Formula, Work, broadcast, dense, is_float
+from roofwatch.model.shapes import ITEM_BYTES, Call, Tensor
 
 
 def reduced(x: Tensor, dims: tuple[int, ...] | None) -> int | None:
@@ -32,7 +32,20 @@ def _dims(call: Call, at: int) -> tuple[int, ...] | None:
     return () if recorded or len(call.arguments) <= at else None
 
 
-def _reduction(flops: int, at: int = 1, item: int | None = None, outputs: int = 1) -> Callable[[Call], Work | None]:
+def _written(call: Call, x: Tensor, dtype_at: int | None) -> int | None:
+    """Bytes of one result: as an output handed in, as the dtype argument says, int64 for sums of integers, else x's."""
+    if len(call.tensors) > 1:
+        return call.tensors[-1].item
+    number = None if dtype_at is None else call.integer(dtype_at)
+    if number is not None:
+        dtype = SCALAR_TYPES.get(number)
+        return None if dtype is None else ITEM_BYTES[dtype]
+    return x.item if dtype_at is None or is_float(x.dtype) else ITEM_BYTES["int64"]
+
+
+def _reduction(
+    flops: int, at: int = 1, item: int | None = None, outputs: int = 1, dtype_at: int | None = None
+) -> Callable[[Call], Work | None]:
     """Input read once, outputs written once.
 
     Where the dimensions were not recorded the output (never larger than the input) is left out: a lower bound.
@@ -44,10 +57,10 @@ def _reduction(flops: int, at: int = 1, item: int | None = None, outputs: int = 
             return None
         dims = _dims(call, at)
         left = 0 if dims is None else reduced(x, dims)
-        if left is None:
+        size = item if item is not None else _written(call, x, dtype_at)
+        if left is None or size is None:
             return None
-        written = left * outputs * (item if item is not None else x.item)
-        return Work(flops * x.numel if is_float(x.dtype) else 0, x.bytes + written)
+        return Work(flops * x.numel if is_float(x.dtype) else 0, x.bytes + left * outputs * size)
 
     return count
 
@@ -62,21 +75,23 @@ def extreme(call: Call) -> Work | None:
     x, other = call.tensor(0), call.tensor(1)
     if x is None:
         return None
+    one = int(is_float(x.dtype))
     if other is not None and len(call.arguments) == 2:
-        return Work(x.numel, x.bytes + other.bytes + dense(x.shape, x.dtype))
+        shape = broadcast((x, other))
+        return None if shape is None else Work(math.prod(shape) * one, x.bytes + other.bytes + dense(shape, x.dtype))
     if call.integer(1) is None:
         return _reduction(1)(call)
     left = reduced(x, (call.integer(1) or 0,))
-    return None if left is None else Work(x.numel, x.bytes + left * (x.item + 8))
+    return None if left is None else Work(x.numel * one, x.bytes + left * (x.item + 8))
 
 
 def scan(call: Call) -> Work | None:
     """cumsum, cumprod (x, dim, dtype): each element read, added, written; integer narrow inputs widen to int64."""
     x = call.tensor(0)
-    if x is None:
+    size = None if x is None else _written(call, x, 2)
+    if x is None or size is None:
         return None
-    item = x.item if is_float(x.dtype) else 8
-    return Work(x.numel if is_float(x.dtype) else 0, x.bytes + x.numel * item)
+    return Work(x.numel if is_float(x.dtype) else 0, x.bytes + x.numel * size)
 
 
 def sort(call: Call) -> Work | None:
@@ -94,14 +109,19 @@ def topk(call: Call) -> Work | None:
     return None if rows is None else Work(0, x.bytes + rows * k * (x.item + 8))
 
 
-SUM = Formula("reduction", _reduction(1), concrete=True)
+SUM = Formula("reduction", _reduction(1, dtype_at=3), concrete=True)
+EXTREMA = Formula("reduction", _reduction(1), concrete=True)
 MOMENTS = Formula("moments", _reduction(4), concrete=True)  # mean, difference, square, sum
+TWO_MOMENTS = Formula("moments", _reduction(4, outputs=2), concrete=True)
 NORM = Formula("vector_norm", _reduction(2, at=2), concrete=True)  # power, sum
 
 TABLE: dict[str, Formula] = {
-    **{f"aten::{name}": SUM for name in ("sum", "mean", "prod", "amax", "amin", "nansum", "aminmax")},
+    **{f"aten::{name}": SUM for name in ("sum", "mean", "prod", "nansum")},
+    **{f"aten::{name}": EXTREMA for name in ("amax", "amin")},
+    "aten::aminmax": Formula("reduction", _reduction(2, outputs=2), concrete=True),
     **{f"aten::{name}": Formula("reduction", _reduction(3), concrete=True) for name in ("logsumexp",)},
-    **{f"aten::{name}": MOMENTS for name in ("var", "std", "var_mean", "std_mean")},
+    **{f"aten::{name}": MOMENTS for name in ("var", "std")},
+    **{f"aten::{name}": TWO_MOMENTS for name in ("var_mean", "std_mean")},
     "aten::norm": NORM,
     "aten::linalg_vector_norm": NORM,
     **{f"aten::{name}": Formula("logical_reduction", _reduction(0, item=1), concrete=True) for name in ("any", "all")},
@@ -110,8 +130,8 @@ TABLE: dict[str, Formula] = {
     "aten::argmin": Formula("arg_reduction", argument_of, concrete=True),
     "aten::max": Formula("extreme", extreme, concrete=True),
     "aten::min": Formula("extreme", extreme, concrete=True),
-    "aten::cumsum": Formula("scan", scan),
-    "aten::cumprod": Formula("scan", scan),
+    "aten::cumsum": Formula("scan", scan, concrete=True),
+    "aten::cumprod": Formula("scan", scan, concrete=True),
     "aten::sort": Formula("sort", sort),
     "aten::argsort": Formula("sort", sort),
     "aten::topk": Formula("topk", topk, concrete=True),

@@ -6,6 +6,7 @@ On a CPU every op has a record with its self time; for these it is the host's ov
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from roofwatch.model.formulas.base import Formula, Work, words
 from roofwatch.model.shapes import Call
@@ -48,7 +49,9 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
             "_foreach_lerp _foreach_lerp_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_ "
             "_foreach_neg _foreach_neg_ _foreach_norm _foreach_zero_ _foreach_copy_ _foreach_maximum_ "
             "_foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ "
-            "_foreach_abs"
+            "_foreach_abs hardtanh hardtanh_ relu6 relu6_ celu celu_ rrelu prelu __and__ __or__ __xor__ isnan isinf "
+            "isfinite isclose true_divide true_divide_ rsub mv argsort logsumexp l1_loss soft_margin_loss "
+            "constant_pad_nd roll _fused_rms_norm"
         )
     },
     "aten::_convolution": (
@@ -60,6 +63,9 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "aten::slow_conv3d": ("aten::slow_conv3d_forward",),
     "aten::thnn_conv2d": ("aten::_slow_conv2d_forward",),
     "aten::embedding": ("aten::index_select",),
+    "aten::zero_": ("aten::fill_",),
+    "aten::index_add_": ("aten::scatter_add_",),
+    "aten::isin": ("aten::_unique",),
 }  # fmt: skip
 
 # Autograd's nodes and engine, optimizer and profiler ranges: their inner ops do the work.
@@ -70,6 +76,12 @@ _NODES = re.compile(
 # Ops that call themselves once more with a scalar made a tensor: (op, position, type there) marks the outer call.
 SCALAR_OVERLOADS = frozenset(f"aten::{n}{s}" for n in ("add", "sub", "mul", "div", "rsub") for s in ("", "_"))
 SHORT_OVERLOADS = frozenset({"aten::sum", "aten::prod", "aten::any", "aten::all"})  # (x, dtype) calls (x, dims, …)
+# Ops that call themselves with more arguments, mostly the output: how many the call that does the work has.
+FULL_OVERLOADS = {
+    "aten::abs": 2, "aten::logical_not": 2, "aten::logical_and": 3, "aten::logical_or": 3, "aten::logical_xor": 3,
+    "aten::nan_to_num": 5, "aten::sort": 4, "aten::mse_loss_backward": 5, "aten::smooth_l1_loss_backward": 6,
+    "aten::huber_loss_backward": 6,
+}  # fmt: skip
 
 
 def nothing(call: Call) -> Work:
@@ -88,10 +100,38 @@ def is_node(op: str) -> bool:
 
 
 def is_outer_overload(call: Call) -> bool:
-    """Whether this call only forwards to another overload of the same op."""
-    if call.op in SCALAR_OVERLOADS:
-        return call[1].type == "Scalar"
-    return call.op in SHORT_OVERLOADS and len(call.arguments) == 2
+    """Whether this call only forwards to another overload of the same op (or, of max and min, to another op).
+
+    Told by the arguments, so never in a window without shapes.
+    """
+    op, given = call.op, len(call.arguments)
+    rule = _OUTER.get(op)
+    if rule is not None:
+        return given > 0 and rule(call)
+    return 0 < given < FULL_OVERLOADS.get(op, 0) or (op in SHORT_OVERLOADS and given == 2)
+
+
+def _unbiased(call: Call) -> bool:
+    """(x, unbiased) and (x, dims, unbiased, keepdim) call (x, dims, correction, keepdim)."""
+    return any(call[i].text in ("True", "False") for i in (1, 2))
+
+
+def _number(*positions: int) -> Callable[[Call], bool]:
+    """A number where the call that does the work has a tensor."""
+    return lambda call: any(call[i].type == "Scalar" for i in positions)
+
+
+_OUTER: dict[str, Callable[[Call], bool]] = {
+    **dict.fromkeys(SCALAR_OVERLOADS, _number(1)),
+    "aten::where": _number(1, 2),
+    "aten::pow": _number(0),  # pow(x, number) is computed as it is
+    **{f"aten::{name}": _unbiased for name in ("var", "std", "var_mean", "std_mean")},
+    # of two tensors: maximum, minimum
+    **{f"aten::{name}": lambda c: len(c.arguments) == 2 and c.tensor(1) is not None for name in ("max", "min")},
+    # over some dimensions: a comparison and a sum
+    "aten::count_nonzero": lambda c: c[1].type != "ScalarList" or c.integers(1) != (),
+    "aten::arange": lambda c: not c.tensors,
+}
 
 
 TABLE: dict[str, Formula] = dict.fromkeys(VIEWS, VIEW)
