@@ -240,3 +240,70 @@ def test_a_sort_is_counted_once_whatever_it_is_called_by():
         inner = operands(calls)
         sorts = [w for c in calls if (f := cpu_formula(c, inner)) and f.name == "sort" and (w := work_of(f, c))]
         assert [w.bytes for w in sorts] == [ONE + ONE + 2 * ONE]
+
+
+DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+    torch.float32, torch.float64, torch.complex64,
+)  # fmt: skip
+
+
+def _filled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.full(shape, 2, dtype=torch.float32).to(dtype)
+
+
+def _size(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _traced(operations: list[Callable[[], torch.Tensor]], names: set[str]) -> list[int | None]:
+    """Bytes of the records with these names, forwarding calls aside; each operation must make exactly one."""
+    calls = profiled(lambda: [operation() for operation in operations] and None)
+    inner = operands(calls)
+    found = [(f, c) for c in calls if c.op in names and (f := cpu_formula(c, inner)) and f.name != "wrapper"]
+    assert len(found) == len(operations)
+    return [w.bytes if (w := work_of(f, c)) is not None else None for f, c in found]
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+@pytest.mark.parametrize("name", ["add", "mul", "maximum", "div", "pow", "eq"])
+def test_results_have_the_dtype_that_torch_gives_them(name):
+    """Bytes of all pairs of dtypes, full and 0-dim second operand, equal those of torch's own tensors, or are unknown.
+
+    Unknown are only complex results of ops that have no count of operations for them. Left out are 0-dim doubles, which
+    a trace does not tell from Python's floats.
+    """
+    function, operations, expected, complex_ = getattr(torch, name), [], [], []
+    for one in DTYPES:
+        for other in DTYPES:
+            for shape in ((5,), ()):
+                x, y = _filled((4, 5), one), _filled(shape, other)
+                if not shape and other is torch.float64:
+                    continue
+                try:
+                    out = function(x, y)
+                except RuntimeError:
+                    continue  # an op that these dtypes do not have
+                operations.append(lambda x=x, y=y: function(x, y))
+                expected.append(_size(x) + (_size(y) if shape else 0) + _size(out))
+                complex_.append(x.is_complex() or y.is_complex())
+    counted = _traced(operations, {f"aten::{name}"})
+    assert len(counted) > 150
+    for ours, torchs, unknown in zip(counted, expected, complex_, strict=True):
+        assert ours == torchs or (ours is None and unknown)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "amax", "var", "any", "argmax", "cumsum", "cumprod"])
+def test_results_of_reductions_have_the_size_that_torch_gives_them(name):
+    """Bytes of a reduction along a dimension, for all dtypes it takes, equal those of torch's own tensors."""
+    operations, expected = [], []
+    for dtype in DTYPES[:-1]:
+        x = _filled((4, 5), dtype)
+        try:
+            out = getattr(torch, name)(x, dim=1)
+        except RuntimeError:
+            continue
+        operations.append(lambda x=x: getattr(torch, name)(x, dim=1))
+        expected.append(_size(x) + _size(out))
+    assert len(operations) >= 4
+    assert _traced(operations, {f"aten::{name}"}) == expected

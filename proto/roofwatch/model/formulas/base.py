@@ -78,11 +78,22 @@ def promoted(tensors: Iterable[Tensor]) -> str | None:
         best = tensor.dtype if best is None else _wider(best, tensor.dtype)
     for tensor in items:
         if best is not None and not tensor.shape and _category(tensor.dtype) > _category(best):
-            best = _DEFAULTS.get(_category(tensor.dtype), tensor.dtype)
+            best = _lifted(best, tensor.dtype)
     return best
 
 
-_DEFAULTS = {1: "int64", 2: "fp32"}  # what a number of a higher category (integer, float) makes of the others
+_COMPLEX_OF = {"fp16": "complex32", "bf16": "complex64", "fp32": "complex64", "fp64": "complex128"}
+
+
+def _lifted(full: str, scalar: str) -> str:
+    """What a 0-dim tensor of a higher category makes of a full one.
+
+    A trace writes a Python float as a 0-dim double (complex likewise), which gives the default type; a real 0-dim
+    tensor of doubles looks the same and is far rarer.
+    """
+    if scalar.startswith("complex"):
+        return _COMPLEX_OF.get(full, "complex64")
+    return "fp32" if scalar == "fp64" else scalar
 
 
 def _category(dtype: str) -> int:

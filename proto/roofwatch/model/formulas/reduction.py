@@ -43,6 +43,13 @@ def _written(call: Call, x: Tensor, dtype_at: int | None) -> int | None:
     return x.item if dtype_at is None or is_float(x.dtype) else ITEM_BYTES["int64"]
 
 
+def _operations(op: str, dtype: str, flops: int) -> int | None:
+    """FLOPs an element; a complex sum is two real ones, of other complex reductions the count is unknown."""
+    if dtype.startswith("complex"):
+        return 2 if op in ("aten::sum", "aten::mean") else None
+    return flops if is_float(dtype) else 0
+
+
 def _reduction(
     flops: int, at: int = 1, item: int | None = None, outputs: int = 1, dtype_at: int | None = None
 ) -> Callable[[Call], Work | None]:
@@ -58,9 +65,10 @@ def _reduction(
         dims = _dims(call, at)
         left = 0 if dims is None else reduced(x, dims)
         size = item if item is not None else _written(call, x, dtype_at)
-        if left is None or size is None:
+        operations = _operations(call.op, x.dtype, flops)
+        if left is None or size is None or operations is None:
             return None
-        return Work(flops * x.numel if is_float(x.dtype) else 0, x.bytes + left * outputs * size)
+        return Work(operations * x.numel, x.bytes + left * outputs * size)
 
     return count
 
