@@ -31,6 +31,7 @@ ROWS: tuple[dict[str, Any], ...] = (
         "calls": 10_000, "total_ns": 8_000_000_000, "est_ns": 8_000_000_000, "share": 0.64, "mean_ns": 800_000.0,
         "flops": 137_438_953_472, "bytes": 100_663_296, "intensity": 1365.3333, "ridge": 153.0161,
         "bound": "compute", "evidence": "shapes", "roof_fraction": 0.550637,
+        "shapes": [[4096], [4096, 4096], [4096, 4096], [], []],
     },
     {
         "kernel": "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, "
@@ -38,6 +39,7 @@ ROWS: tuple[dict[str, Any], ...] = (
         "op": "aten::add_", "kind": "elementwise", "calls": 20_000, "total_ns": 2_468_000_000,
         "est_ns": 2_468_000_000, "share": 0.19744, "mean_ns": 123_400.0, "flops": 16_777_216, "bytes": 201_326_592,
         "intensity": 0.0833333, "ridge": 9.563512, "bound": "memory", "evidence": "shapes", "roof_fraction": 0.800144,
+        "shapes": [[16_777_216], [16_777_216], []],
     },
     {
         "kernel": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -49,6 +51,38 @@ ROWS: tuple[dict[str, Any], ...] = (
         "share": 0.000000364, "mean_ns": 650.0,
     },
 )  # fmt: skip
+
+# A CPU: the kernel is the op. Winnable is 2.22 s × 0.42 = 932 ms and 1.5 s × 0.2 = 300 ms; a roof fraction of 2.94
+# cannot be, and nothing can be won there. The shares are of 5 s; the largest part has five tensors in a list.
+CPU_ROWS: tuple[dict[str, Any], ...] = (
+    {
+        "op": "aten::addmm", "kind": "matmul", "shapes": [[2048], [2048, 512], [512, 2048], [], []], "calls": 54,
+        "mean_ns": 41_200_000.0, "est_ns": 2_220_000_000, "share": 0.444, "bound": "compute", "evidence": "shapes",
+        "roof_fraction": 0.58,
+    },
+    {
+        "op": "aten::addmm", "kind": "matmul", "shapes": [[512], [2048, 2048], [2048, 512], [], []], "calls": 48,
+        "mean_ns": 31_200_000.0, "est_ns": 1_500_000_000, "share": 0.3, "bound": "compute", "evidence": "shapes",
+        "roof_fraction": 0.8, "phase": "backward",
+    },
+    {
+        "op": "aten::gelu", "kind": "activation", "shapes": [[8, 256, 2048], []], "calls": 90,
+        "mean_ns": 11_100_000.0, "est_ns": 1_000_000_000, "share": 0.2, "bound": "memory", "evidence": "shapes",
+        "roof_fraction": 2.94,
+    },
+    {
+        "op": "aten::cat", "kind": "layout", "shapes": [[[8, 64]] * 5, []], "calls": 10, "mean_ns": 28_000_000.0,
+        "est_ns": 280_000_000, "share": 0.056, "phase": "none",
+    },
+)  # fmt: skip
+
+
+@pytest.fixture
+def cpu_answer(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer of a CPU, whose windows cost less than nothing: noise."""
+    coverage = {**answer["coverage"], "windows": 2, "named_share": None, "dropped": {}}
+    rows = [{**ROW, **row, "kernel": row["op"], "device": "EPYC"} for row in CPU_ROWS]
+    return {**answer, "coverage": coverage, "timeline": None, "cost": {"share": -0.0041}, "rows": rows}
 
 
 @pytest.fixture

@@ -58,23 +58,25 @@ def test_nodes() -> None:
 
 
 def test_processes() -> None:
-    """125 s are 2 min; a rank without a world size keeps its number; an unmeasured cost is unknown."""
+    """125 s are 2 min; a rank without a world size keeps its number; a cost is unknown, or below 0 and so noise."""
     other = {**PROCESS, "pid": 99, "model": None, "rank": None, "steps": None, "lost_share": None, "windows": 1}
-    lone = {**PROCESS, "pid": 100, "rank": 0, "world_size": None}
+    lone = {**PROCESS, "pid": 100, "rank": 0, "world_size": None, "lost_share": -0.0041}
     assert listing.processes({"rows": [PROCESS, other, lone]}, 80, NOW) == (
         "node    pid model    rank device                  seen windows steps busy   cost\n"
         "gpu-07 4711 llama-7b  3/8 1 × NVIDIA H100 SXM5…  2 min      48    96 61 % 0.12 %\n"
         "gpu-07   99 –           – 1 × NVIDIA H100 SXM5…  2 min       1     – 61 %      –\n"
-        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100 SXM5…  2 min      48    96 61 % 0.12 %\n"
+        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100 SXM5…  2 min      48    96 61 %  ≈ 0 %\n"
     )
 
 
 def test_windows() -> None:
     """Busy is 111.264 of 182.4 ms; the model (drop 3), then the node (drop 2) have no room in 80 columns."""
     other = {**WINDOW, "steps": None, "linked_share": None, "classified_share": None, "lost_ns": None, "span_ns": 0}
-    assert listing.windows({"rows": [WINDOW, {**other, "close_path": None}]}, 80, NOW) == (
+    noise = {**WINDOW, "lost_ns": -56_700_000}
+    assert listing.windows({"rows": [WINDOW, noise, {**other, "close_path": None}]}, 80, NOW) == (
         "start           pid steps length records busy linked judged    lost close\n"
         "02-02 02:40:00 4711     2 182 ms  12,345 61 %  100 %   98 % 21.3 ms native\n"
+        "02-02 02:40:00 4711     2 182 ms  12,345 61 %  100 %   98 %     ≈ 0 native\n"
         "02-02 02:40:00 4711     – 182 ms  12,345    –      –      –       – –\n"
     )
 
@@ -129,6 +131,12 @@ def test_doctor() -> None:
 def test_ago(seconds: int, shown: str) -> None:
     """The largest unit of which there are two; a clock that is ahead is no negative time."""
     assert listing.ago(NOW - seconds * S, NOW) == shown
+
+
+def test_a_device_without_a_name() -> None:
+    """Beside one with a name, alone, and where there is none."""
+    names = [listing.nodes({"rows": [{**NODE, "device": name}]}, 120, NOW).splitlines()[1] for name in ("", ", A100")]
+    assert ["8 × unnamed device " in names[0], "8 × unnamed device, A100 " in names[1]] == [True, True]
 
 
 def test_nothing_is_no_table() -> None:

@@ -27,8 +27,48 @@ def test_top_in_80_columns(answer: Answer, golden: Golden) -> None:
 
 
 def test_top_on_a_wide_terminal_shows_what_80_columns_leave_out(answer: Answer, golden: Golden) -> None:
-    """With 160 columns no column goes and no name is cut."""
-    assert kernels.report(answer, ["gpu-07"], 160) == golden("top_160.txt")
+    """With 200 columns no column goes and no name is cut."""
+    assert kernels.report(answer, ["gpu-07"], 200) == golden("top_200.txt")
+
+
+@pytest.mark.parametrize("room", [80, 132])
+def test_rows_of_one_op_are_told_apart(cpu_answer: Answer, golden: Golden, room: int) -> None:
+    """On a CPU shapes stand beside the op; a roof fraction above what can be is marked; a cost below 0 is about 0."""
+    assert kernels.report(cpu_answer, ["vm", "1 × EPYC"], room) == golden(f"cpu_{room}.txt")
+
+
+def test_roofline_marks_what_is_above_the_roof(cpu_answer: Answer) -> None:
+    """The same mark and the same note as in ``top``."""
+    lines = roofline.report(cpu_answer, ["vm"], 80).splitlines()
+    assert next(line for line in lines if "aten::gelu [8×256×2048]" in line).split()[-6:-2] == [
+        "–",
+        "294",
+        "%!",
+        "memory",
+    ]
+    assert lines[-1].startswith("! 1 row above the roof: ")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "limited", "told"),
+    [
+        (("communication", "copy"), False, "communication 64 · copies 20 % of device time"),
+        (("communication", "copy"), True, "communication ≥ 64 · copies ≥ 20 % of device time"),
+        (("compute", "copy"), False, "copies 20 % of device time"),
+        (("compute", "memory"), False, None),
+    ],
+)
+def test_what_is_no_compute_time_is_told_where_it_is_much(
+    answer: Answer, bounds: tuple[str, str], limited: bool, told: str | None
+) -> None:
+    """Shares 64, 20 and 16 %; where rows are left out, those shown are the least there can be."""
+    answer["rows"] = answer["rows"][:3]
+    for row, bound, share in zip(
+        answer["rows"], [*bounds, "memory"], [0.64, 0.2, 0.12 if limited else 0.16], strict=True
+    ):
+        row |= {"bound": bound, "share": share}
+    found = [part for line in kernels.head(answer, [], 80) for part in line.split(" · cost")[0].split("\n")]
+    assert [line for line in found if line.endswith("of device time")] == ([told] if told else [])
 
 
 def test_roofline_in_80_columns(answer: Answer, golden: Golden) -> None:
@@ -51,22 +91,12 @@ def test_no_line_is_wider_than_the_room(answer: Answer, room: int) -> None:
         assert max(text.width(line) for line in drawn.splitlines()) <= room
 
 
-def test_a_cpu_answer_says_the_op_once(answer: Answer) -> None:
-    """Where kernel and op are the same in all rows, the column op goes, and kind (cut by 3), calls and mean fit."""
-    answer["rows"] = [{**row, "kernel": "aten::addmm", "op": "aten::addmm"} for row in answer["rows"][:2]]
-    assert kernels.kernel_table(answer["rows"], 80) == [
-        "# kernel      kind      calls   mean   time share bound   evidence roof winnable",
-        "1 aten::addmm matmul   10,000 800 µs 8.00 s  64 % compute shapes   55 %   3.59 s",
-        "2 aten::addmm element… 20,000 123 µs 2.47 s  20 % memory  shapes   80 %   493 ms",
-    ]
-
-
 def test_an_answer_without_rows_has_a_head_only(answer: Answer) -> None:
     """Nothing known is said as such, and no empty table is drawn."""
     answer["coverage"] |= {"windows": 0, "classified_share": None, "named_share": None, "span_ns": 0, "dropped": {}}
     answer |= {"rows": [], "timeline": None, "cost": None}
-    assert kernels.report(answer, [], 80) == "0 windows · no device time to classify\n"
-    assert roofline.report(answer, [], 80) == "0 windows · no device time to classify\n"
+    assert kernels.report(answer, [], 80) == "0 windows · no compute time to classify\n"
+    assert roofline.report(answer, [], 80) == "0 windows · no compute time to classify\n"
 
 
 def test_a_hostile_name_cannot_reach_the_terminal(answer: Answer) -> None:
@@ -118,6 +148,16 @@ def test_the_widest_flexible_column_gives_way_first() -> None:
     """In 25 columns with one gap, a of 10 and b of 20: b gives 6 and is cut to 14."""
     columns = (Column("a", floor=4), Column("b", floor=4))
     assert table(columns, [("a" * 10, "b" * 20)], 25) == ["a          b", "a" * 10 + " " + "b" * 13 + "…"]
+
+
+def test_names_that_begin_alike_are_cut_inside() -> None:
+    """In 9 columns "gemm_128…" would stand twice, so 4 of the tail are kept; what differs early stays as it was."""
+    columns = (Column("a", floor=4, apart=True),)
+    names = ["gemm_128x64_tn", "gemm_128x64_nn", "softmax_forward", "copy"]
+    assert table(columns, [(name,) for name in names], 9) == ["a", "gemm…4_tn", "gemm…4_nn", "softmax_…", "copy"]
+    inner = ["kernel<add, 4>", "kernel<mul, 4>"]  # neither end tells them apart
+    assert table(columns, [(name,) for name in inner], 9)[1:] == ["kernel<a…", "kernel<m…"]
+    assert table(columns, [(name,) for name in inner], 8)[1:] == ["kernel<…", "kernel<…"]
 
 
 def test_columns_that_may_go_are_dropped_before_the_others_are_too_narrow() -> None:

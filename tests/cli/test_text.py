@@ -79,3 +79,22 @@ def test_cutting_counts_cells() -> None:
 def test_parts_are_joined_without_breaking_one() -> None:
     """The first two fit 7 columns, cc starts a line, a part that alone is too long is cut."""
     assert text.joined(["aa", "bb", "cc", "d" * 9], 7) == ["aa · bb", "cc", "d" * 6 + "…"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shown"),
+    [
+        (None, "–"), ([], "–"), ([[], []], "–"), ([[512], []], "512"),
+        ([[512], [64, 512], [512, 512], []], "64×512·512×512"),
+        ([[[8, 1], [8, 2]], []], "8×1·8×2"), ([[2, 2]] * 5, "2×2·2×2·2×2·2×2·…"), (["x", None, 1.5, [2, 2]], "2×2"),
+    ],
+)  # fmt: skip
+def test_shapes(inputs: list[object] | None, shown: str) -> None:
+    """Vectors and scalars go where there is more; lists of tensors are laid out, four operands at most."""
+    assert text.shapes(inputs) == shown
+
+
+def test_a_negative_cost_is_about_nothing() -> None:
+    """Noise is no gain; what is unknown stays so, and a positive figure is told as ever."""
+    assert [text.lost_share(share) for share in (None, -0.0041, 0.0, 0.0012)] == ["–", "≈ 0 %", "0 %", "0.12 %"]
+    assert [text.lost_time(ns) for ns in (None, -56_700_000, 0, 21_300_000)] == ["–", "≈ 0", "0 s", "21.3 ms"]

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from roofwatch.cli.render import text
 from roofwatch.cli.render.table import Column, table
+from roofwatch.model.roofline import exceeded
 
 SMALL_CAUSE = 0.005  # of the span: smaller causes are added up as "other"
 
 Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
+LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
+NO_REST = 0.0005  # of device time: rounding, no further rows
+OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
+OVER = "!"  # beside a roof fraction that cannot be
+WHY_OVER = "data that stays in a cache, or inputs counted whole"
+CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
+
 COLUMNS = (
     Column("#", right=True),
-    Column("kernel", floor=16),
+    Column("kernel", floor=16, apart=True),
     Column("op", floor=12, drop=1),
     Column("kind", floor=8, drop=2),
-    Column("calls", right=True, drop=3),
-    Column("mean", right=True, drop=3),
+    Column("phase", drop=4),
+    Column("shapes", floor=12, drop=3),
+    Column("calls", right=True, drop=6),
+    Column("mean", right=True, drop=5),
     Column("time", right=True),
     Column("share", right=True),
     Column("bound", floor=7),
@@ -41,10 +52,10 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
 def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     """What the answer is about, how much of it was judged, and where the devices waited."""
     coverage = answer["coverage"]
-    parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage)]
+    parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage), *_outside(answer["rows"])]
     cost = (answer.get("cost") or {}).get("share")
     if cost is not None:
-        parts.append(f"cost {text.percent_fine(cost)}")
+        parts.append(f"cost {text.lost_share(cost)}")
     lines = text.joined([text.clean(part) for part in parts if part], room)
     return lines + text.joined(_busy(answer), room)
 
@@ -57,9 +68,22 @@ def devices(models: Sequence[str]) -> str:
 def _classified(coverage: Row) -> str:
     share, named = coverage["classified_share"], coverage["named_share"]
     if share is None:
-        return "no device time to classify"
+        return "no compute time to classify"
     by_name = f" (+ {text.percent_fine(named)} by name)" if named else ""
-    return f"{text.percent_fine(share)} of device time classified{by_name}"
+    return f"{text.percent_fine(share)} of compute time classified{by_name}"
+
+
+def _outside(rows: Sequence[Row]) -> list[str]:
+    """What is no compute time, where it is much: as shares of device time, of the rows that the answer has."""
+    least = "" if _rest(rows) < NO_REST else "≥ "
+    sums = {bound: sum(row["share"] or 0.0 for row in rows if row["bound"] == bound) for bound in OUTSIDE}
+    large = [f"{word} {least}{_whole(sums[bound])}" for bound, word in OUTSIDE.items() if sums[bound] >= LARGE_SHARE]
+    return [f"{' · '.join(large)} % of device time"] if large else []
+
+
+def _rest(rows: Sequence[Row]) -> float:
+    """The share of device time of rows that the answer leaves out."""
+    return 1.0 - sum(row["share"] or 0.0 for row in rows)
 
 
 def _busy(answer: Answer) -> list[str]:
@@ -86,14 +110,37 @@ def _whole(share: float) -> str:
 
 
 def kernel_table(rows: Sequence[Row], room: int) -> list[str]:
-    """The rows by rank. On a CPU the kernel is the op, and then the op is not said twice."""
-    columns = list(COLUMNS)
-    cells = [_cells(rank, row) for rank, row in enumerate(rows, 1)]
-    if all(row["op"] in {None, row["kernel"]} for row in rows):
-        del columns[2]
-        for line in cells:
-            del line[2]
-    return table(columns, cells, room)
+    """The rows by rank."""
+    return table(*named_once(COLUMNS, [_cells(rank, row) for rank, row in enumerate(rows, 1)], rows), room)
+
+
+def named_once(
+    columns: Sequence[Column], cells: Sequence[list[str]], rows: Sequence[Row]
+) -> tuple[list[Column], list[list[str]]]:
+    """The columns that say something. On a CPU the kernel is the op: once, with the shapes that tell its rows apart."""
+    if not all(row["op"] in {None, row["kernel"]} for row in rows):
+        return _telling(columns, cells)
+    at = [column.header for column in columns].index("kernel")
+    named = [[*line[:at], _with_shapes(line[at], row), *line[at + 1 :]] for line, row in zip(cells, rows, strict=True)]
+    floor = CPU_FLOOR if any(row["shapes"] for row in rows) else columns[at].floor
+    kept = [i for i, column in enumerate(columns) if column.header not in {"op", "shapes"}]
+    wide = [replace(columns[i], floor=floor) if i == at else columns[i] for i in kept]
+    return _telling(wide, [[line[i] for i in kept] for line in named])
+
+
+def _telling(columns: Sequence[Column], cells: Sequence[list[str]]) -> tuple[list[Column], list[list[str]]]:
+    """Without the columns that are there to tell rows apart and are empty."""
+    kept = [
+        i
+        for i, column in enumerate(columns)
+        if column.header not in {"phase", "shapes"} or any(line[i] != text.UNKNOWN for line in cells)
+    ]
+    return [columns[i] for i in kept], [[line[i] for i in kept] for line in cells]
+
+
+def _with_shapes(name: str, row: Row) -> str:
+    shapes = text.shapes(row["shapes"])
+    return name if shapes == text.UNKNOWN else f"{name} [{shapes}]"
 
 
 def _cells(rank: int, row: Row) -> list[str]:
@@ -102,30 +149,40 @@ def _cells(rank: int, row: Row) -> list[str]:
         text.kernel(row["kernel"]),
         text.UNKNOWN if row["op"] is None else text.clean(row["op"]),
         row["kind"],
+        text.UNKNOWN if row["phase"] == "none" else row["phase"],
+        text.shapes(row["shapes"]),
         text.count(row["calls"]),
         text.duration(row["mean_ns"]),
         text.duration(row["est_ns"]),
         text.percent(row["share"]),
         row["bound"],
         row["evidence"],
-        text.percent(row["roof_fraction"]),
+        roof(row),
         text.duration(winnable_ns(row)),
     ]
 
 
+def roof(row: Row) -> str:
+    """The roof fraction; one that cannot be is kept and marked: "294 %!"."""
+    return text.percent(row["roof_fraction"]) + (OVER if exceeded(row["roof_fraction"]) else "")
+
+
 def winnable_ns(row: Row) -> float | None:
-    """Time above the roof: time × (1 − roof fraction), None where the roof is unknown."""
-    if row["roof_fraction"] is None:
+    """Time above the roof: time × (1 − roof fraction), None where the roof is unknown or wrong for this row."""
+    if row["roof_fraction"] is None or exceeded(row["roof_fraction"]):
         return None
     return float(row["est_ns"] * max(0.0, 1.0 - row["roof_fraction"]))
 
 
 def footnotes(answer: Answer, room: int) -> list[str]:
-    """What the table leaves out: further rows, and what was dropped on the way."""
+    """What a mark means, and what the table leaves out: further rows, and what was dropped on the way."""
     notes = []
     rows, dropped = answer["rows"], answer["coverage"]["dropped"]
-    rest = 1.0 - sum(row["share"] or 0.0 for row in rows)
-    if rows and rest >= 0.0005:
+    over = sum(exceeded(row["roof_fraction"]) for row in rows)
+    if over:
+        notes.append(f"{OVER} {text.plural(over, 'row')} above the roof: {WHY_OVER}")
+    rest = _rest(rows)
+    if rows and rest >= NO_REST:
         notes.append(f"further rows: {text.percent_fine(rest)} of device time (--top 0 shows all)")
     if dropped:
         notes.append("dropped: " + ", ".join(f"{text.count(n)} {text.clean(reason)}" for reason, n in dropped.items()))

@@ -96,7 +96,7 @@ def _process(row: Row, now_ns: int) -> list[str]:
         text.count(row["windows"]),
         text.count(row["steps"]),
         text.percent(row["busy_share"]),
-        text.UNKNOWN if row["lost_share"] is None else text.percent_fine(row["lost_share"]),
+        text.lost_share(row["lost_share"]),
     ]
 
 
@@ -114,14 +114,15 @@ def _window(row: Row, now_ns: int) -> list[str]:
         text.percent(row["busy_ns"] / row["span_ns"] if row["span_ns"] else None),
         text.percent(row["linked_share"]),
         text.percent(row["classified_share"]),
-        text.duration(row["lost_ns"]),
+        text.lost_time(row["lost_ns"]),
         row["close_path"] or text.UNKNOWN,
     ]
 
 
 def _devices(row: Row) -> str:
-    """How many of what: "8 × NVIDIA H100"."""
-    return f"{row['devices']} × {text.clean(row['device'] or 'unnamed device')}"
+    """How many of what: "8 × NVIDIA H100"; a device whose trace does not name it is told as such."""
+    names = [name or "unnamed device" for name in (row["device"] or "").split(", ")]
+    return f"{row['devices']} × {text.clean(', '.join(names))}"
 
 
 def ago(unix_ns: int, now_ns: int) -> str:

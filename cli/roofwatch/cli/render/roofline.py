@@ -10,8 +10,10 @@ from roofwatch.cli.render.table import Column, table
 
 COLUMNS = (
     Column("", right=True),
-    Column("kernel", floor=16),
+    Column("kernel", floor=16, apart=True),
     Column("op", floor=12, drop=1),
+    Column("phase", drop=4),
+    Column("shapes", floor=12, drop=3),
     Column("FLOP/B", right=True),
     Column("ridge", right=True),
     Column("reached", right=True),
@@ -43,24 +45,16 @@ def _one(rows: Sequence[Mapping[str, Any]], room: int) -> list[str]:
             mark if mark in placed else text.UNKNOWN,
             text.kernel(row["kernel"]),
             text.clean(row["op"] or text.UNKNOWN),
+            text.UNKNOWN if row["phase"] == "none" else row["phase"],
+            text.shapes(row["shapes"]),
             text.plain(row["intensity"]),
             text.plain(row["ridge"]),
             reached.get(mark, text.UNKNOWN),
-            text.percent(row["roof_fraction"]),
+            kernels.roof(row),
             row["bound"],
             row["evidence"],
             text.duration(row["est_ns"]),
         ]
         for mark, row in zip(marks, rows, strict=True)
     ]
-    return [*plot.plot(shown, room), "", *table(_without_op(rows, cells), cells, room)]
-
-
-def _without_op(rows: Sequence[Mapping[str, Any]], cells: list[list[str]]) -> list[Column]:
-    """On a CPU the kernel is the op: say it once."""
-    columns = list(COLUMNS)
-    if all(row["op"] in {None, row["kernel"]} for row in rows):
-        del columns[2]
-        for line in cells:
-            del line[2]
-    return columns
+    return [*plot.plot(shown, room), "", *table(*kernels.named_once(COLUMNS, cells, rows), room)]

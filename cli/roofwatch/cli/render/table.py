@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roofwatch.cli.render.text import cut, width
+from roofwatch.cli.render.text import cut, cut_apart, width
 
 DEFAULT_COLUMNS = 80
 
@@ -17,13 +17,14 @@ class Column:
     """How one column is set.
 
     ``floor`` is the least width of a flexible column (None: it is never cut). Columns with the highest ``drop`` go
-    first when the room is short; 0 stays always.
+    first when the room is short; 0 stays always. ``apart``: texts that only differ after the cut are cut inside.
     """
 
     header: str
     right: bool = False
     floor: int | None = None
     drop: int = 0
+    apart: bool = False
 
 
 def terminal_columns() -> int:
@@ -40,7 +41,8 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int) -
     gap = 2 if sum(natural) + 2 * (len(columns) - 1) <= room else 1
     kept = _kept(columns, natural, room, gap)
     widths = _widths(columns, natural, kept, room, gap)
-    return [_line(columns, kept, widths, line, " " * gap) for line in cells]
+    fitted = {i: _fitted(columns[i], [line[i] for line in cells], widths[i]) for i in kept}
+    return [(" " * gap).join(fitted[i][n] for i in kept).rstrip() for n in range(len(cells))]
 
 
 def _kept(columns: Sequence[Column], natural: Sequence[int], room: int, gap: int) -> list[int]:
@@ -74,10 +76,8 @@ def _widths(
     return widths
 
 
-def _line(columns: Sequence[Column], kept: Sequence[int], widths: dict[int, int], line: Sequence[str], gap: str) -> str:
-    parts = []
-    for i in kept:
-        text = cut(line[i], widths[i])
-        pad = " " * (widths[i] - width(text))
-        parts.append(pad + text if columns[i].right else text + pad)
-    return gap.join(parts).rstrip()
+def _fitted(column: Column, texts: Sequence[str], columns: int) -> list[str]:
+    """One column's texts, each exactly that wide."""
+    short = cut_apart(texts, columns) if column.apart else [cut(text, columns) for text in texts]
+    pads = [" " * (columns - width(text)) for text in short]
+    return [pad + text if column.right else text + pad for text, pad in zip(short, pads, strict=True)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 UNKNOWN = "–"  # an en dash cannot be taken for a minus sign or a number
 ELLIPSIS = "…"
+NEARLY = "≈"
 
 _DURATIONS = (("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("d", 86400e9))
 _DECIMAL = (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))
@@ -99,6 +101,16 @@ def percent_fine(part: float | None) -> str:
     return f"{value:.2f} %" if abs(value) < 1 else f"{value:.1f} %"
 
 
+def lost_share(share: float | None) -> str:
+    """A cost for a sentence: a negative one is noise around nothing, "≈ 0 %"."""
+    return f"{NEARLY} 0 %" if share is not None and share < 0 else percent_fine(share)
+
+
+def lost_time(ns: float | None) -> str:
+    """Time lost, a negative one as "≈ 0"."""
+    return f"{NEARLY} 0" if ns is not None and ns < 0 else duration(ns)
+
+
 def clean(text: str) -> str:
     """Text that cannot move the cursor or recolour a terminal: control and format characters become "?"."""
     if text.isascii() and text.isprintable():
@@ -130,6 +142,32 @@ def cut(text: str, columns: int) -> str:
             break
         kept.append(character)
     return "".join(kept).rstrip() + ELLIPSIS
+
+
+def cut_middle(text: str, columns: int) -> str:
+    """The text in at most that many columns, its head and its tail kept."""
+    if width(text) <= columns:
+        return text
+    tail, used = [], 0
+    for character in reversed(text):
+        used += _cell(character)
+        if used > (columns - 1) // 2:
+            break
+        tail.append(character)
+    end = "".join(reversed(tail))
+    return cut(text, columns - width(end)) + end
+
+
+def cut_apart(texts: Sequence[str], columns: int) -> list[str]:
+    """Each text in at most that many columns: cut at its end, or inside where that tells more of them apart."""
+    alike: dict[str, set[str]] = {}
+    for text in texts:
+        alike.setdefault(cut(text, columns), set()).add(text)
+    shown: dict[str, str] = {}
+    for head, group in alike.items():
+        inside = {text: cut_middle(text, columns) for text in group}
+        shown |= inside if len(set(inside.values())) > 1 else dict.fromkeys(group, head)
+    return [shown[text] for text in texts]
 
 
 def joined(parts: Iterable[str], columns: int, separator: str = " · ") -> list[str]:
@@ -170,3 +208,26 @@ def _parameters_at(name: str) -> int:
         if depth == 0:
             return position
     return len(name)
+
+
+SHAPES_SHOWN = 4  # operands; a concatenation may have hundreds
+
+
+def shapes(inputs: Sequence[Any] | None) -> str:
+    """An op's inputs as "2048×512·512×2048"; vectors and scalars are left out beside anything larger."""
+    if inputs is None:
+        return UNKNOWN
+    found = list(_dimensions(inputs))
+    shown = [dims for dims in found if len(dims) > 1] or found
+    words = ["×".join(map(str, dims)) for dims in shown[:SHAPES_SHOWN]]
+    return "·".join([*words, *([ELLIPSIS] if len(shown) > SHAPES_SHOWN else [])]) or UNKNOWN
+
+
+def _dimensions(value: Sequence[Any]) -> Iterator[list[int]]:
+    """The shapes in nested lists, such as a list of tensors; a scalar has none."""
+    if value and all(isinstance(each, int) for each in value):
+        yield list(value)
+        return
+    for each in value:
+        if isinstance(each, list):
+            yield from _dimensions(each)
