@@ -30,7 +30,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "devices.md"
     [
         ("Tesla V100-SXM2-32GB", "NVIDIA V100 SXM2 32 GB"),
         ("Tesla V100-SXM2-16GB", "NVIDIA V100 SXM2 16 GB"),
-        ("Tesla V100-PCIE-16GB", "NVIDIA V100 PCIe"),
+        ("Tesla V100-PCIE-16GB", "NVIDIA V100 PCIe 16 GB"),
+        ("Tesla V100-PCIE-32GB", "NVIDIA V100 PCIe 32 GB"),
         ("NVIDIA A100-PG509-200", "NVIDIA A100 SXM4 40 GB"),
         ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 SXM4 40 GB"),
         ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM4 80 GB"),
@@ -124,6 +125,7 @@ def test_an_ambiguous_nameless_device_stays_unknown():
     found = identify("nvidia", "", 108, 84_990_623_744)
     assert (found.model, found.peaks, found.inferred) == ("", Peaks(), False)
     assert identify("nvidia", "", None, 84_990_623_744).peaks == Peaks()
+    assert identify("nvidia", "", 80, 34_089_730_048).peaks == Peaks()  # V100: SXM2 and PCIe differ in clock
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_half_matrix_figures_follow_from_units_and_clock():
     GeForce cards at half of their tensor cores' rate: fp32 accumulation.
     """
     boost = {  # operations a clock of one unit, GHz
-        "NVIDIA V100 SXM2 32 GB": (1024, 1.53), "NVIDIA V100 PCIe": (1024, 1.38),
+        "NVIDIA V100 SXM2 32 GB": (1024, 1.53), "NVIDIA V100 PCIe 32 GB": (1024, 1.38),
         "NVIDIA A100 SXM4 80 GB": (2048, 1.41),
         "NVIDIA H100 SXM5 80 GB": (4096, 1.83), "NVIDIA H100 PCIe 80 GB": (4096, 1.62), "NVIDIA L4": (1024, 2.04),
         "NVIDIA B200 SXM 180 GB": (8192, 1.86), "NVIDIA L40S": (1024, 2.52), "NVIDIA A10": (1024, 1.695),
