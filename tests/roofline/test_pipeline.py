@@ -283,6 +283,14 @@ def test_a_cpu_without_calibration_is_unknown():
     assert (found.ledger.classifiable_ns, found.ledger.classified_ns) == (5_000_000, 0)
 
 
+def test_a_kernel_under_a_view_is_not_the_hosts_time():
+    """A device kernel tied to an op that is only a view did something: unknown by shapes, memory by its name."""
+    stat = only(window(group("void at::native::vectorized_elementwise_kernel<FillFunctor>", 50_000, op="aten::empty",
+                             shapes="[[64]]", dtypes='["float"]')))  # fmt: skip
+    assert (stat.signature.formula, stat.signature.bytes) == (None, None)
+    assert (stat.bound, stat.evidence) == (Bound.MEMORY, Evidence.NAME)
+
+
 def test_a_wrapper_whose_inner_op_is_missing_did_the_work_itself():
     """_convolution with mkldnn_convolution beside it is a wrapper.
 

@@ -24,6 +24,8 @@ def kernel_formulas(family: Sequence[RawGroup]) -> list[Formula | None]:
     found = [part_of(op, group.kernel) for group in family]
     result = [None if part is None else part[0] for part in found]
     formula = formula_of(op)
+    if formula is views.VIEW:
+        return result  # a kernel ran all the same (a fill of fresh memory, say): its work is unknown, not nothing
     if formula is None or any(part is not None and part[1] for part in found):
         return result
     rest = [i for i, part in enumerate(found) if part is None]
