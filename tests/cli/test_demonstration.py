@@ -52,5 +52,5 @@ def test_a_job_with_steps_is_told_by_the_hooks_own_measurement() -> None:
         return demonstration.costs(result)[0]
 
     assert said() == "m: 2 windows, 15 ms lost to each, 0.5 % of its time"
-    assert said(lost_ns=-5, lost_share=-0.1) == "m: 2 windows, 0 ms lost to each, 0.0 % of its time"
+    assert said(lost_ns=-5, lost_share=-0.1) == "m: 2 windows, ≈ 0 ms lost to each, ≈ 0 % of its time"
     assert said(lost_ns=None, lost_share=None) == "m: 2 windows, cost not known"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from roofwatch.cli import doctor
+from roofwatch.cli import calibrating, doctor
+from roofwatch.collectors import calibrate
+from roofwatch.model import devices
+from roofwatch.model.record import Peak, Peaks
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -29,9 +33,12 @@ def test_known_devices_have_their_datasheet_figures(roofwatch: Roofwatch) -> Non
 
 
 def test_a_calibration_is_kept_and_found(roofwatch: Roofwatch, tmp_path: Path) -> None:
-    """Measured with one thread: plausible figures, in the cache, in the list, and the doctor's line turns to ok."""
-    done = roofwatch("devices", "calibrate", "--threads", "1", "--format", "json")
-    assert (done.returncode, done.stderr) == (0, "")
+    """Measured with one thread: plausible figures, in the cache, in the list, and the doctor's line turns to ok.
+
+    With --force, since this machine may be busy.
+    """
+    done = roofwatch("devices", "calibrate", "--threads", "1", "--format", "json", "--force")
+    assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)["rows"][0]
     assert (row["vendor"], row["units"]) == ("cpu", 1)
     assert 1e9 < row["peaks"]["flops"]["fp32/matrix"]["value"] < 1e13
@@ -42,6 +49,63 @@ def test_a_calibration_is_kept_and_found(roofwatch: Roofwatch, tmp_path: Path) -
     assert first["peaks"] == row["peaks"]
     lines = roofwatch("doctor", "--threads", "1").stdout.splitlines()
     assert [line[:17] for line in lines if line[6:].startswith("calibration")] == ["ok    calibration"]
+
+
+HIGH = Peaks({("fp32", "matrix"): Peak(9e15, "measured")}, Peak(9e15, "measured"))
+
+
+def measured_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, peaks: Peaks, trouble: str | None) -> Path:
+    """A cache of its own that knows high peaks for three threads, and a measurement that is known in advance."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    key = devices.calibration_key(calibrate.device_of(3))
+    devices.save_peaks(devices.calibration_file(), key, HIGH)
+    monkeypatch.setattr(calibrate, "measure_watched", lambda *_: calibrate.Measurement(peaks, trouble))
+    return devices.calibration_file()
+
+
+def kept(file: Path) -> Peaks | None:
+    """What the file holds for three threads."""
+    return devices.load_peaks([file], devices.calibration_key(calibrate.device_of(3)))
+
+
+LOW = Peaks({("fp32", "matrix"): Peak(1e9, "measured")}, Peak(9.9e15, "measured"))
+
+
+def test_a_lower_figure_does_not_replace_a_higher_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The product is far lower than before and stays, with a word; the copy is higher and comes; --force takes both."""
+    file = measured_as(monkeypatch, tmp_path, LOW, None)
+    found = calibrating.calibrated(3, "cpu", force=False)
+    assert kept(file) == found.device.peaks == Peaks(HIGH.flops, LOW.bandwidth)
+    assert found.sentences == ["fp32/matrix: lower than measured before, so the higher stays; --force replaces it."]
+    assert calibrating.calibrated(3, "cpu", force=True).sentences == []
+    assert kept(file) == LOW
+
+
+def test_a_busy_machine_is_told_and_its_figures_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are shown and the exit code is 1; --force keeps them, and says that they may be too low."""
+    file = measured_as(monkeypatch, tmp_path, LOW, "others took 1.6 of the 2 cores")
+    found = calibrating.calibrated(3, "cpu", force=False)
+    assert (found.kept, found.device.peaks, kept(file)) == (False, LOW, HIGH)
+    assert "too low (others took 1.6 of the 2 cores); they are not kept" in found.sentences[0]
+    assert calibrating.calibrated(3, "cpu", force=True).kept
+    assert kept(file) == LOW
+
+
+def test_beside_a_busy_process_nothing_is_kept(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """A spinning process on each core: exit 1, one sentence that says why, no file."""
+    cores = len(os.sched_getaffinity(0))
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+    try:
+        done = roofwatch("devices", "calibrate", "--threads", str(cores))
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert done.returncode == 1
+    assert "other processes took" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout.startswith("device ")
+    assert not (tmp_path / "cache" / "roofwatch" / "peaks.json").exists()
 
 
 def test_an_unwritable_cache_is_told(roofwatch: Roofwatch) -> None:

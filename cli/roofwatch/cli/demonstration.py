@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.cli.asking import ask
+from roofwatch.cli.calibrating import known
 from roofwatch.cli.render.text import plural
 from roofwatch.cli.supervise import Child, Children, children
-from roofwatch.model import devices
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Device, Vendor
 from roofwatch.store.filter import Filter
 
 PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
@@ -30,7 +29,8 @@ INTERVAL_S = 3
 ENOUGH = 7  # windows of each job
 LIMIT_S = 48.0  # from the start to the answer, whatever there is by then; stopping takes a few seconds more
 JOB_S = 180.0  # a job ends by itself then, also when nobody is left to stop it
-CALIBRATION_S = 40.0
+CALIBRATION_S = 25.0  # an idle machine needs less than ten
+TOLD = "roofwatch: "  # how a sentence on stderr begins
 WARM_UP = 8  # layers at the start, which take longer anyway
 FEWEST = 20  # layers that no window touched
 RESIDUE_NS = 500_000_000  # after a window: layers slowed by what it left behind, such as reading its trace
@@ -97,14 +97,20 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
 
 
 def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) -> None:
-    """Measure the CPU's peaks for that many threads, unless that was done before; alone, before any job runs."""
-    cpu = Device(Vendor.CPU, devices.cpu_model(), units=threads)
-    if devices.load_peaks([devices.calibration_file()], devices.calibration_key(cpu)) is not None:
+    """Measure the CPU's peaks once, alone, before any job runs: for the jobs' threads, and for a job's that has all."""
+    wanted = [n for n in sorted({threads, len(os.sched_getaffinity(0))}) if not known(n)]
+    if not wanted:
         return
-    say(f"measuring this CPU with {plural(threads, 'thread')}, once")
-    measuring = group.start("calibration", (*PROGRAM, "devices", "calibrate", "--threads", str(threads)), env)
-    if group.ended(measuring, CALIBRATION_S) != 0:
+    say(f"measuring this CPU with {' and with '.join(plural(n, 'thread') for n in wanted)}, once")
+    asked = [word for n in wanted for word in ("--threads", str(n))]
+    measuring = group.start("calibration", (*PROGRAM, "devices", "calibrate", "--force", *asked), env)
+    group.ended(measuring, CALIBRATION_S)
+    if not known(threads):
         say(f"the CPU's peaks stay unknown, and with them the verdicts: {measuring.tail()}")
+        return
+    for line in measuring.log.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith(TOLD):
+            say(f"{line.removeprefix(TOLD)} Once it is idle: roofwatch devices calibrate")
 
 
 def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
@@ -156,8 +162,9 @@ def _cost(process: Mapping[str, Any], result: Result) -> str:
         share = lost / len(windows) / statistics.mean(apart) if lost is not None and apart else None
     if lost is None or share is None:
         return f"{name}, cost not known"
-    each = max(0.0, lost / len(windows))
-    return f"{name}, {each / 1e6:.0f} ms lost to each, {max(0.0, share) * 100:.1f} % of its time"
+    if lost < 0:
+        return f"{name}, ≈ 0 ms lost to each, ≈ 0 % of its time"
+    return f"{name}, {lost / len(windows) / 1e6:.0f} ms lost to each, {max(0.0, share) * 100:.1f} % of its time"
 
 
 def lost_by_layers(ends: Sequence[int], windows: Sequence[Mapping[str, Any]]) -> float | None:

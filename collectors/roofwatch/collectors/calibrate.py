@@ -5,9 +5,12 @@ Takes a few seconds of all the threads asked for, so never beside a job. torch i
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofwatch.model.devices import cpu_model, identify
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
 
 SOURCE = "measured"
 _BUDGET_S = 0.35  # of each figure; the best of its repeats counts, since a ceiling is what nothing gets beyond
+_ROUND_S = 0.2  # the same, where two rounds are taken
+UNSTEADY = 0.15  # two rounds that differ by more were disturbed: clocks and caches account for a few per cent
+_ENOUGH = 0.9  # of the cores that the threads need: with less left for them, too little is measured
+_BANDWIDTH = "bandwidth"
+LOWER = 0.05  # two calibrations of an idle machine differ by less
 _ROWS = {"cpu": 1024, "cuda": 8192}  # of the square product: large enough to hide its start, small enough to repeat
 _COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # far larger than any cache
 _MINIMUM_RATIO = 0.5  # a half-precision product below this share of fp32's is emulated: no ceiling worth the name
@@ -38,6 +46,91 @@ def measure(threads: int | None = None, device: str = "cpu", budget_s: float = _
         flops = _flops(torch, place, budget_s)
         bandwidth = _bandwidth(torch, place, budget_s)
     return Peaks({key: Peak(value, SOURCE) for key, value in flops.items()}, Peak(bandwidth, SOURCE))
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Peaks, and in a few words what may have made them too low."""
+
+    peaks: Peaks
+    trouble: str | None
+
+
+def measure_watched(threads: int | None = None, device: str = "cpu", budget_s: float = _ROUND_S) -> Measurement:
+    """As ``measure``, twice: the better of each figure, and whether other processes or chance were in the way.
+
+    Raises:
+        UsageError: torch is not installed, or has no such device.
+    """
+    needed = _torch(device).get_num_threads() if threads is None else threads
+    watch = _Watch()
+    first, second = (measure(threads, device, budget_s) for _ in range(2))
+    taken = watch.taken() if device == "cpu" else None
+    trouble = [_taken(taken, watch.cores, needed), _unsteady(first, second)]
+    return Measurement(higher(first, second)[0], ", ".join(word for word in trouble if word) or None)
+
+
+def higher(before: Peaks, now: Peaks) -> tuple[Peaks, list[str]]:
+    """The higher of each figure (a ceiling is what nothing gets beyond), and which were higher before."""
+    old, new = _figures(before), _figures(now)
+    best = {name: max((peaks[name] for peaks in (old, new) if name in peaks), key=_value) for name in {**old, **new}}
+    lower = [name for name in new if name in old and new[name].value < (1 - LOWER) * old[name].value]
+    flops = {key: best[f"{key[0]}/{key[1]}"] for key in {**before.flops, **now.flops}}
+    return Peaks(flops, best.get(_BANDWIDTH)), lower
+
+
+def _figures(peaks: Peaks) -> dict[str, Peak]:
+    flops = {f"{precision}/{unit}": peak for (precision, unit), peak in peaks.flops.items()}
+    return flops if peaks.bandwidth is None else {**flops, _BANDWIDTH: peaks.bandwidth}
+
+
+def _value(peak: Peak) -> float:
+    return peak.value
+
+
+def _unsteady(first: Peaks, second: Peaks) -> str | None:
+    """Words about the figure on which two rounds differ most, where that is more than chance."""
+    one, two = _figures(first), _figures(second)
+    pairs = {name: sorted((one[name].value, two[name].value)) for name in one if name in two}
+    apart = {name: 1 - low / high for name, (low, high) in pairs.items()}
+    worst = max(apart, key=lambda name: apart[name], default=None)
+    if worst is None or apart[worst] <= UNSTEADY:
+        return None
+    return f"two rounds differ by {100 * apart[worst]:.0f} % in {worst}"
+
+
+def _taken(taken: float | None, cores: int, threads: int) -> str | None:
+    """Words about other processes that left less than the threads need; None where nobody can tell."""
+    if taken is None or cores - taken >= _ENOUGH * min(threads, cores):
+        return None
+    return f"other processes took {taken:.1f} of the {cores} cores"
+
+
+class _Watch:
+    """What other processes take of the cores that this one may use, from its making on."""
+
+    def __init__(self) -> None:
+        self._allowed = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+        self.cores = len(self._allowed)
+        self._begin = time.monotonic(), time.process_time(), self._busy_s()
+
+    def taken(self) -> float | None:
+        """Cores that others kept busy, or that the host did not give; None where the kernel does not tell."""
+        begin, own, busy = self._begin
+        now, wall = self._busy_s(), time.monotonic() - begin
+        if busy is None or now is None or wall <= 0:
+            return None
+        return max(0.0, (now - busy - (time.process_time() - own)) / wall)
+
+    def _busy_s(self) -> float | None:
+        """Seconds that those cores were not idle: all of proc_stat(5) but idle, iowait and the guests' second count."""
+        try:
+            lines = Path("/proc/stat").read_text("ascii").splitlines()
+        except OSError:
+            return None
+        ticks = [line.split()[1:9] for line in lines if line.split(" ", 1)[0] in self._allowed]
+        busy = sum(int(value) for fields in ticks for position, value in enumerate(fields) if position not in {3, 4})
+        return busy / os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def device_of(threads: int | None = None, device: str = "cpu") -> Device:

@@ -24,11 +24,13 @@ ridge  FLOP per byte from which compute is the limit, for bf16 on the matrix
 CALIBRATE_EPILOG = """\b
 Examples:
   roofwatch devices calibrate
-  roofwatch devices calibrate --threads 4
+  roofwatch devices calibrate --threads 1 --threads 4
   roofwatch devices calibrate --device cuda:0
 \b
 Takes some seconds of all the threads it is given, so never beside a job: it
-would slow the job down and measure too little. Needs torch in this Python.
+would slow the job down and measure too little. Figures of a busy machine are
+not kept, and a lower figure does not replace a higher one; --force does both.
+Needs torch in this Python.
 """
 KEYS = ("vendor", "model", "uuid", "index", "units", "memory_bytes", "inferred", "peaks")
 
@@ -82,31 +84,28 @@ def _measured_cpus() -> list[Any]:
 
 @command.command("calibrate", epilog=CALIBRATE_EPILOG)
 @click.option(
-    "--threads", type=click.IntRange(1), metavar="N", help="Threads of the CPU jobs to judge.  [default: torch's]"
+    "--threads",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="N",
+    help="Threads of the CPU jobs to judge; may be repeated.  [default: torch's]",
 )
 @click.option("--device", default="cpu", show_default=True, metavar="NAME", help="cpu, cuda or cuda:N.")
+@click.option("--force", is_flag=True, help="Keep what is measured, whatever there was and however busy it is.")
 @options.output
-def calibrate(threads: int | None, device: str, form: str) -> int:
+def calibrate(threads: tuple[int, ...], device: str, force: bool, form: str) -> int:
     """Measure a device of this machine and keep its peaks for later windows.
 
-    A matrix product, arithmetic in cache, and a large copy; measured figures win over a datasheet's.
+    A matrix product, arithmetic in cache, and a large copy, in two rounds; measured figures win over a datasheet's.
     """
-    from dataclasses import replace  # noqa: PLC0415
-
-    from roofwatch.cli import showing  # noqa: PLC0415
+    from roofwatch.cli import errors, showing  # noqa: PLC0415
+    from roofwatch.cli.calibrating import calibrated  # noqa: PLC0415
     from roofwatch.cli.render import listing  # noqa: PLC0415
-    from roofwatch.collectors import calibrate as calibration  # noqa: PLC0415
-    from roofwatch.model import devices  # noqa: PLC0415
     from roofwatch.model.answer import device_json  # noqa: PLC0415
-    from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
-    file = devices.calibration_file()
-    found = calibration.device_of(threads, device)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)  # before some seconds are spent
-        peaks = calibration.measure(threads, device)
-        devices.save_peaks(file, devices.calibration_key(found), peaks)
-    except OSError as error:
-        raise RoofwatchError(f"{file} cannot be written: {error.strerror}; set XDG_CACHE_HOME.") from None
-    query = {"name": "devices calibrate", "device": device, "threads": threads}
-    return showing.show(_answer(query, [device_json(replace(found, peaks=peaks))]), form, KEYS, listing.devices)
+    results = [calibrated(each, device, force=force) for each in threads or (None,)]
+    query = {"name": "devices calibrate", "device": device, "threads": list(threads) or None, "force": force}
+    showing.show(_answer(query, [device_json(r.device) for r in results]), form, KEYS, listing.devices)
+    for sentence in (sentence for result in results for sentence in result.sentences):
+        errors.say(sentence)
+    return errors.DONE if all(result.kept for result in results) else errors.FAILED
