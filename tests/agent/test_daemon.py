@@ -68,7 +68,7 @@ def test_windows_that_finish_together_share_a_segment_with_the_drops(agents, job
 
 
 def test_every_lost_window_has_a_reason_and_the_agent_lives_on(agents, job, wait):
-    """No descriptor, a pipe, a crash of the worker, wrong fields, a wrong clock: counted each; a good one is kept."""
+    """No descriptor, a pipe, a crash of the worker, wrong fields, wrong times: counted each; a good one is kept."""
     agent = agents("--interval", "0.5")
     client = job(agent.socket)
     pid = agent.process.pid
@@ -81,6 +81,8 @@ def test_every_lost_window_has_a_reason_and_the_agent_lives_on(agents, job, wait
     client.answer(client.receive(), trace=b"crash")
     client.answer(client.receive(), size=-5)
     client.answer(client.receive(), start_unix_ns=12345)
+    client.answer(client.receive(), duration_ns=2**62)
+    client.answer(client.receive(), duration_ns=0)
     good = client.receive()
     client.answer({**good, "request": good["request"] + 1})  # not what was asked
     client.answer(good)
@@ -88,7 +90,7 @@ def test_every_lost_window_has_a_reason_and_the_agent_lives_on(agents, job, wait
     os.close(writing)
 
     told = agent.status()
-    assert told["drops"] == {"trace_missing": 1, "trace_not_regular": 1, "parse_crash": 1, "bad_window": 2}
+    assert told["drops"] == {"trace_missing": 1, "trace_not_regular": 1, "parse_crash": 1, "bad_window": 4}
     assert told["refusals"] == {"late": 1}
     assert agent.process.pid == pid
     assert "internal_error" not in agent.log.read_text()

@@ -24,7 +24,7 @@ from roofwatch.model.record import Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
-CLOCK_SLACK_NS = 600 * 10**9  # a window that claims to begin further from now than this tells the time wrongly
+CLOCK_SLACK_NS = 600 * 10**9  # a window that claims to begin or end further from now than this tells the time wrongly
 BYTES_AN_EVENT = 400  # of a Kineto trace with shapes (25 MB for 62,000 events): a guess for planning only
 
 
@@ -86,8 +86,8 @@ class Intake:
             return
         if fd is None:
             self._lose(member, counters.TRACE_MISSING, "a window without a descriptor", None)
-        elif abs(time.time_ns() - arrived.start_unix_ns) > CLOCK_SLACK_NS:
-            self._lose(member, counters.BAD_WINDOW, "a window that began at another time", fd)
+        elif not _around_now(arrived):
+            self._lose(member, counters.BAD_WINDOW, "a window of another time", fd)
         else:
             pending = Pending(member, arrived, uuid.uuid4().hex)
             context = WindowContext(
@@ -99,6 +99,7 @@ class Intake:
                 represents_ns=self.scheduler.represents_ns(member, arrived.start_unix_ns),
                 cost=arrived.cost,
                 padding=arrived.padding,
+                bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
             )
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
@@ -131,6 +132,12 @@ class Intake:
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
         self._sealer.add(window, len(answer.segment))
+
+
+def _around_now(arrived: messages.WindowMessage) -> bool:
+    """Whether a window began and ended at a time that can be: its bounds are taken for the device's span."""
+    begun = arrived.start_unix_ns - time.time_ns()
+    return begun > -CLOCK_SLACK_NS and 0 < arrived.duration_ns < CLOCK_SLACK_NS - begun
 
 
 def _only_window(segment: bytes, pending: Pending) -> Window:

@@ -41,7 +41,7 @@ def record(fd: int, form: str, context: WindowContext) -> Window:
         raise RoofwatchError(f"a window of the format {form!r}, which this agent does not read; upgrade the agent")
     from roofwatch.collectors import pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
-    return pipeline.window_of(registry.read(fd, LIMITS), context)
+    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds), context)
 
 
 def confine(memory_bytes: int) -> None:

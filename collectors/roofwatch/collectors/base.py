@@ -62,7 +62,7 @@ class RawGroup:
     min_ns: int
     max_ns: int
     histogram: Histogram
-    step_calls: int = 0
+    step_calls: int = 0  # launched inside the source's steps, or inside the bounds of a live window
     step_ns: int = 0
     blocks: int | None = None  # smallest launch grid, in blocks
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
@@ -104,6 +104,7 @@ class RawProfile:
     world_size: int | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     problem: str | None = None  # one sentence when the input was damaged but part of it could be read
+    unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +121,4 @@ class WindowContext:
     padding: Padding | None = None
     peaks_files: tuple[str, ...] = ()  # calibrated peaks beside the data file
     extra: Mapping[str, str] = field(default_factory=dict)
+    bounds: tuple[int, int] | None = None  # begin and end in Unix nanoseconds, from who took the window

@@ -17,6 +17,10 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
 
     Measured peaks come from ``context.peaks_files``, without any from the user's own calibration file.
     """
+    raw = _of_registered(raw, context.devices)
+    steps = raw.steps if raw.steps is not None else context.steps
+    if steps is None:
+        raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
     paths = context.peaks_files or (str(calibration_file()),)
     devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices)]
     kernels, sums = classify(normalize(raw, [d.vendor for d in devices]), devices)
@@ -30,12 +34,24 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
         devices=tuple(_device_window(d, r) for d, r in zip(devices, raw.devices, strict=True)),
         kernels=tuple(kernels),
         ledger=_ledger(raw, sums),
-        steps=raw.steps if raw.steps is not None else context.steps,
+        steps=steps,
         represents_ns=context.represents_ns,
         shapes_recorded=raw.shapes_recorded,
         cost=context.cost,
         padding=context.padding,
     )
+
+
+def _of_registered(raw: RawProfile, registered: Sequence[Device]) -> RawProfile:
+    """Where a process that registered accelerators launched nothing: each of them idle, and no record.
+
+    The ops of such a window ran on the host, which is not the device that this process is here for.
+    """
+    accelerators = [device for device in registered if device.vendor is not Vendor.CPU]
+    if raw.unused is None or not accelerators:
+        return raw
+    idle = [replace(raw.unused, vendor=d.vendor, name=d.model, index=d.index) for d in accelerators]
+    return replace(raw, devices=idle, groups=[])
 
 
 def join_devices(seen: Sequence[RawDevice], registered: Sequence[Device]) -> list[Device]:

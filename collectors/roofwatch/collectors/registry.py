@@ -15,8 +15,17 @@ if TYPE_CHECKING:
 Readable = BinaryIO | int | str | os.PathLike[str]  # an open file, a descriptor, or a path
 
 
-def read(file: Readable, limits: Limits | None = None, progress: Progress | None = None) -> RawProfile:
+def read(
+    file: Readable,
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+    *,
+    bounds: tuple[int, int] | None = None,
+) -> RawProfile:
     """Reads one capture, of whatever source it is.
+
+    ``bounds`` are begin and end of the window in Unix nanoseconds, as known to who took it: they are the device's
+    span, though nothing was recorded at its edges or anywhere in it. Without them the span is what was recorded.
 
     A descriptor or an open file is read from its beginning where it can be rewound, and stays open.
 
@@ -26,12 +35,12 @@ def read(file: Readable, limits: Limits | None = None, progress: Progress | None
     limits = limits or Limits()
     if not isinstance(file, int | str | os.PathLike):
         _rewind(file)
-        return kineto.read(file, limits, progress, _name(file))
+        return kineto.read(file, limits, progress, _name(file), bounds)
     name = "the trace" if isinstance(file, int) else os.fspath(file)
     try:
         with open(file, "rb", closefd=not isinstance(file, int)) as opened:
             _rewind(opened)
-            return kineto.read(opened, limits, progress, name)
+            return kineto.read(opened, limits, progress, name, bounds)
     except OSError as error:
         raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from roofwatch.collectors.kineto.bounds import Taken
     from roofwatch.collectors.kineto.columns import Columns
 
     Ints = NDArray[np.int64]
@@ -60,7 +61,7 @@ class Host:
     backward: Mask  # by position in ops: inside a backward op
     has_inputs: Mask  # by inputs id
     autograd: Mask  # by thread
-    step_starts: Ints
+    step_starts: Ints  # of the profiler's steps, or of the one window whose bounds are known
     step_ends: Ints
     steps: int | None
     module_class: Ints  # name id → name id of the first module range of the same class
@@ -139,13 +140,13 @@ class Host:
         return result
 
 
-def host_side(columns: Columns) -> Host:
-    """Nests the host events of a trace."""
+def host_side(columns: Columns, window: Taken | None = None) -> Host:
+    """Nests the host events of a trace. A window whose bounds are known is one stretch of steps, counted elsewhere."""
     ops, notes, modules = columns.ops, columns.notes, columns.modules
     names: Sequence[str] = columns.names.values_seen
     nested = nest(ops["thread"], ops["start"], ops["end"])
     optimizer = calls.mask(names, calls.is_optimizer)[notes["name"]]
-    starts, ends, steps = steps_of(columns)
+    starts, ends, steps = steps_of(columns) if window is None else _as_steps(window)
     module_class, module_names = _modules(columns)
     return Host(
         columns=columns,
@@ -174,6 +175,10 @@ def steps_of(columns: Columns) -> tuple[Ints, Ints, int | None]:
     )
     order = np.argsort(start, kind="stable")
     return start[order], end[order], len(np.unique(name)) or None
+
+
+def _as_steps(window: Taken) -> tuple[Ints, Ints, None]:
+    return np.array([window.start]), np.array([window.end]), None
 
 
 def launches_of(columns: Columns) -> Launches:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.base import Limits, RawDevice, RawProfile
+from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
 from roofwatch.collectors.kineto import calls
+from roofwatch.collectors.kineto.bounds import Taken, leave_out_later, taken
 from roofwatch.collectors.kineto.columns import UNKNOWN, Columns
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
 from roofwatch.collectors.kineto.tables import Table
-from roofwatch.collectors.kineto.timeline import with_cpu_timeline, with_timelines
+from roofwatch.collectors.kineto.timeline import unused, with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
@@ -31,11 +33,14 @@ _DAY_NS = 86_400 * 10**9
 _ABSOLUTE_NS = 10**18  # September 2001: a clock beyond it counts from 1970, a smaller one from somewhere else
 
 
-def profile_of(columns: Columns, document: Document, limits: Limits, name: str) -> RawProfile:
-    """The profile of all that was read.
+def profile_of(
+    columns: Columns, document: Document, limits: Limits, name: str, bounds: tuple[int, int] | None = None
+) -> RawProfile:
+    """The profile of all that was read; ``bounds`` of the window in Unix nanoseconds, where they are known.
 
     Raises:
-        RoofwatchError: there are neither device records nor the ops of a CPU-only window.
+        RoofwatchError: there are neither device records nor the ops of a CPU-only window, and nothing says that a
+            sound trace of a window was read in which just nothing happened.
     """
     dropped = columns.dropped + document.dropped
     dropped["bad_time"] += _drop_zero_times(columns.device)
@@ -43,24 +48,23 @@ def profile_of(columns: Columns, document: Document, limits: Limits, name: str) 
     if dropped["over_event_limit"]:
         problems.append(f"only the first {limits.max_events} events were kept (the event limit)")
     outline = outline_of(document.fields)
+    sound = document.whole and columns.events > 0 and not problems and not dropped.total()
+    window = None
+    if bounds is not None:
+        window = taken(bounds, outline.base_ns, columns)
+        dropped["clock_disagreement"] += not window.agrees
+        dropped["after_window"] += leave_out_later(columns, window.end)
     may_be_cut = not document.whole and bool(outline.properties or len(columns.host))
-    _require_records(columns, may_be_cut, _reasons(problems, dropped), name)
-    host = host_side(columns)
-    if len(columns.device):
-        launches = launches_of(columns)
-        devices, records = _device_records(columns, host, launches, outline)
-        dropped["unfinished"] += unfinished(columns)
-    else:
-        devices, records = _cpu_records(columns, host)
-    texts = Texts(columns.names.values_seen, host.module_names, columns.inputs.values_seen)
-    groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
-    dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
-    start, end = _hull([columns.ops, columns.device, columns.host, columns.notes])
+    _require_records(columns, may_be_cut, window is not None and sound, _reasons(problems, dropped), name)
+    host = host_side(columns, window)
+    read = _accounts(columns, host, outline, limits)
+    dropped.update(read.dropped)
+    start, end = bounds or _unix_hull(columns, outline.base_ns)
     return RawProfile(
         collector=COLLECTOR,
-        devices=devices,
-        groups=groups,
-        start_unix_ns=_unix(start, outline.base_ns),
+        devices=read.devices,
+        groups=read.groups,
+        start_unix_ns=start,
         duration_ns=end - start,
         steps=host.steps,
         has_host_events=len(columns.ops) > 0,
@@ -71,13 +75,48 @@ def profile_of(columns: Columns, document: Document, limits: Limits, name: str) 
         world_size=outline.world_size,
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         problem=_sentence(name, problems),
+        unused=None if window is None else _unused(columns, host, outline, window),
     )
 
 
-def _require_records(columns: Columns, may_be_cut: bool, reasons: str, name: str) -> None:
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """What a trace accounts for, and what did not fit in."""
+
+    devices: list[RawDevice]
+    groups: list[RawGroup]
+    dropped: Counter[str]
+
+
+def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits) -> _Accounts:
+    dropped: Counter[str] = Counter()
+    if len(columns.device):
+        devices, records = _device_records(columns, host, launches_of(columns), outline)
+        dropped["unfinished"] = unfinished(columns)
+    else:
+        devices, records = _cpu_records(columns, host)
+    texts = Texts(columns.names.values_seen, host.module_names, columns.inputs.values_seen)
+    groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
+    dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
+    return _Accounts(devices, groups, dropped)
+
+
+def _unused(columns: Columns, host: Host, outline: Outline, window: Taken) -> RawDevice | None:
+    """The device of a process that has one and launched nothing; None where that is not known.
+
+    With ops in the window only a trace that names devices says that they were listened to.
+    """
+    if len(columns.device) or (len(columns.ops) and not outline.vendor and not outline.properties):
+        return None
+    return unused(outline.vendor, columns, host, window)
+
+
+def _require_records(columns: Columns, may_be_cut: bool, may_be_empty: bool, reasons: str, name: str) -> None:
     """Ops alone are a CPU window, unless work for a device was launched, or its records may have been cut off."""
     launching = calls.mask(columns.names.values_seen, calls.is_launch)[columns.host["name"]]
     if len(columns.device) or (len(columns.ops) and not launching.any() and not may_be_cut):
+        return
+    if may_be_empty and not len(columns.ops) and not launching.any() and not columns.ascend:
         return
     if columns.ascend:
         raise RoofwatchError(
@@ -189,16 +228,13 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
     return [device], records
 
 
-def _hull(tables: list[Table]) -> tuple[int, int]:
-    filled = [table for table in tables if len(table)]
-    return min(int(t["start"].min()) for t in filled), max(int(t["end"].max()) for t in filled)
-
-
-def _unix(start: int, base: int | None) -> int:
-    """Unix time of a time on the trace's clock; 0 where the trace does not tell what its clock counts from."""
-    if base is not None:
-        return base + start
-    return start if start >= _ABSOLUTE_NS else 0
+def _unix_hull(columns: Columns, base: int | None) -> tuple[int, int]:
+    """Begin and end of all that was recorded; from 0 where the trace does not tell what its clock counts from."""
+    filled = [table for table in (columns.ops, columns.device, columns.host, columns.notes) if len(table)]
+    start, end = min(int(t["start"].min()) for t in filled), max(int(t["end"].max()) for t in filled)
+    if base is None:
+        base = 0 if start >= _ABSOLUTE_NS else -start
+    return base + start, base + end
 
 
 def _process_id(columns: Columns) -> int | None:

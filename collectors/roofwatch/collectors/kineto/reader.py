@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from roofwatch.collectors.base import Limits, RawProfile
 
 
-def read(file: BinaryIO, limits: Limits, progress: Progress | None = None, name: str = "the trace") -> RawProfile:
+def read(
+    file: BinaryIO,
+    limits: Limits,
+    progress: Progress | None = None,
+    name: str = "the trace",
+    bounds: tuple[int, int] | None = None,
+) -> RawProfile:
     """Reads a Kineto trace, plain or gzipped.
 
     Args:
@@ -24,13 +30,14 @@ def read(file: BinaryIO, limits: Limits, progress: Progress | None = None, name:
         limits: how much is taken before the rest is counted as dropped.
         progress: called with the bytes of the file read so far and its size where known.
         name: what messages call the file.
+        bounds: begin and end of the window in Unix nanoseconds, from who took it; a file does not tell them.
 
     Raises:
         RoofwatchError: there is nothing in it that could be accounted for; the message says what is wrong and where.
     """
     with _no_garbage_collection():
         columns, document = _collect(Source(file, name, limits, progress), limits)
-        return profile_of(columns, document, limits, name)
+        return profile_of(columns, document, limits, name, bounds)
 
 
 @contextmanager

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofwatch.collectors.base import RawDevice
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import KERNEL, MEMCPY
 from roofwatch.collectors.kineto.intervals import joined, length, outside, union
+from roofwatch.collectors.kineto.link import launches_of
 from roofwatch.collectors.kineto.waits import WAITS, Waits
 from roofwatch.model.record import Cause, IdleCause
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from roofwatch.collectors.base import RawDevice
+    from roofwatch.collectors.kineto.bounds import Taken
     from roofwatch.collectors.kineto.columns import Columns
     from roofwatch.collectors.kineto.link import Host, Launches
 
@@ -49,7 +51,7 @@ class _Gaps:
 
 
 def host_hull(columns: Columns, host: Host) -> tuple[int, int] | None:
-    """The hull of the profiler's steps, else of the host's ops."""
+    """The window's bounds where known, else the hull of the profiler's steps, else of the host's ops."""
     if len(host.step_starts):
         return int(host.step_starts.min()), int(host.step_ends.max())
     if len(columns.ops):
@@ -94,7 +96,9 @@ def with_cpu_timeline(device: RawDevice, columns: Columns, host: Host) -> None:
     if hull is None:
         return
     ops, notes = columns.ops, columns.notes
-    low, high = min(hull[0], int(ops["start"].min())), max(hull[1], int(ops["end"].max()))
+    low, high = hull
+    if len(ops):
+        low, high = min(low, int(ops["start"].min())), max(high, int(ops["end"].max()))
     busy = union(ops["start"], ops["end"])
     idle = outside(busy, low, high)
     names = columns.names.values_seen
@@ -112,6 +116,25 @@ def with_cpu_timeline(device: RawDevice, columns: Columns, host: Host) -> None:
     no = np.zeros(len(rest), dtype=np.bool_)
     device.span_ns, device.busy_ns = high - low, length(busy)
     device.causes = _causes(_Gaps(*idle, unknown, unknown, unknown, no, no), shares, [""] * len(rest))
+
+
+def unused(vendor: str, columns: Columns, host: Host, window: Taken) -> RawDevice:
+    """A device without a record and a process that launched nothing for it: idle from bound to bound.
+
+    The thread with the most events is asked about it, as if its next launch followed the window; ``host`` where no
+    thread has any.
+    """
+    device = RawDevice(vendor, "", span_ns=window.end - window.start)
+    threads = np.concatenate([table["thread"] for table in (columns.ops, columns.host, columns.notes)])
+    start, end = np.array([window.start]), np.array([window.end])
+    none, no = np.array([-1]), np.array([False])
+    thread = np.array([np.argmax(np.bincount(threads))]) if len(threads) else none
+    gaps = _Gaps(start, end, following=none, thread=thread, launch=end, queued=no, in_graph=no)
+    shares = {Cause.HOST: end - start}
+    if len(threads):
+        shares = _shares(gaps, Waits(columns, host, launches_of(columns)), window.start, window.end)
+    device.causes = _causes(gaps, shares, [""])
+    return device
 
 
 def _exposed(start: Ints, end: Ints, kind: Mask, compute: Mask) -> int:
