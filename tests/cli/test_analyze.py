@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from roofwatch.model import devices
 from roofwatch.model.answer import ROW_KEYS
+from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -166,10 +168,12 @@ def test_import_counts_a_file_once(roofwatch: Roofwatch, small: Path, tmp_path: 
     for wanted in (["--node", "lab"], ["--model", "m"], ["--label", "run=1"], ["--label", "file=small.json.gz"]):
         found = roofwatch("top", "--db", url, "--since", "all", "--format", "json", *wanted)
         assert [row["calls"] for row in json.loads(found.stdout)["rows"]] == [1, 1], wanted
-    missing = roofwatch("top", "--db", url, "--since", "all", "--node", "other", "--format", "json")
-    assert missing.returncode == 4
-    assert json.loads(missing.stdout)["rows"] == []
-    assert "nothing matches" in missing.stderr
+    for wanted in (["--label", "run=2"], ["--node", "other"], ["--model", "n"]):
+        missing = roofwatch("top", "--db", url, "--since", "all", "--format", "json", *wanted)
+        assert missing.returncode == 4
+        assert json.loads(missing.stdout)["rows"] == []
+        told = {"--label": "nothing matches", "--node": "no node 'other' here: there is lab."}
+        assert told.get(wanted[0], "no model 'n' here: there is m.") in missing.stderr
 
 
 def test_import_goes_on_after_a_bad_file(roofwatch: Roofwatch, small: Path, tmp_path: Path) -> None:
@@ -191,3 +195,68 @@ def test_a_file_and_a_store_answer_alike(roofwatch: Roofwatch, traces: Path, tmp
     read = json.loads(roofwatch("analyze", file, "--top", "0", "--format", "json").stdout)
     assert stored["rows"] == read["rows"]
     assert {**stored["coverage"], "sampled_share": None} == read["coverage"]
+
+
+# A 512³ float32 product of 2 ms on a CPU: 2·512³ = 268 MFLOP, so on 200 GFLOP/s 1.342 ms, 67.1 % of the roof.
+CPU_EVENT = {
+    "ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 1_000.0, "dur": 2_000.0,
+    "args": {"External id": 1, "Input Dims": [[512, 512], [512, 512]], "Input type": ["float", "float"]},
+}  # fmt: skip
+
+
+@pytest.fixture
+def cpu(tmp_path: Path) -> Path:
+    """A trace of one CPU op, and this CPU's peaks for three threads in the cache."""
+    path = tmp_path / "cpu.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [CPU_EVENT]}))
+    here = Device(Vendor.CPU, devices.cpu_model(), units=3)
+    peaks = Peaks({("fp32", "matrix"): Peak(200e9, "measured")}, Peak(50e9, "measured"))
+    devices.save_peaks(tmp_path / "cache" / "roofwatch" / "peaks.json", devices.calibration_key(here), peaks)
+    return path
+
+
+def test_a_cpu_trace_is_judged_only_where_the_user_says_that_it_is_from_here(roofwatch: Roofwatch, cpu: Path) -> None:
+    """Without --here no verdict and a sentence that says why; with it and the right threads the verdict by hand."""
+    unknown = roofwatch("analyze", str(cpu), "--format", "json")
+    assert unknown.returncode == 0
+    answer = json.loads(unknown.stdout)
+    assert (answer["rows"][0]["bound"], answer["device"]["model"]) == ("unknown", "CPU")
+    assert "does not say which CPU recorded it" in unknown.stderr
+    assert "add --here" in unknown.stderr
+    here = roofwatch("analyze", str(cpu), "--here", "--threads", "3", "--format", "json")
+    assert (here.returncode, here.stderr) == (0, "")
+    answer = json.loads(here.stdout)
+    assert (answer["query"]["here"], answer["query"]["threads"]) == (True, 3)
+    assert (answer["device"]["model"], answer["device"]["units"]) == (devices.cpu_model(), 3)
+    assert (answer["rows"][0]["bound"], answer["rows"][0]["evidence"]) == ("compute", "shapes")
+    assert answer["rows"][0]["roof_fraction"] == pytest.approx(0.671, abs=5e-4)
+
+
+def test_threads_that_were_not_measured_are_told(roofwatch: Roofwatch, cpu: Path) -> None:
+    """The command that measures them; by default torch's number; --threads alone makes no sense."""
+    done = roofwatch("analyze", str(cpu), "--here", "--threads", "5")
+    assert done.returncode == 0
+    assert "not measured with 5 threads: run 'roofwatch devices calibrate --threads 5' first" in done.stderr
+    usual = roofwatch("analyze", str(cpu), "--here", "--format", "json", env={"OMP_NUM_THREADS": "2"})
+    assert json.loads(usual.stdout)["query"]["threads"] == 2
+    assert roofwatch("analyze", str(cpu), "--threads", "3").returncode == 2
+
+
+def test_import_takes_the_same_word_for_it(roofwatch: Roofwatch, cpu: Path, small: Path, tmp_path: Path) -> None:
+    """In the database with its verdict and the CPU's name; a trace of a GPU has nothing that --here could mean."""
+    url = f"sqlite:///{tmp_path}/t.db"
+    done = roofwatch("import", str(cpu), str(small), "--here", "--threads", "3", "--db", url)
+    assert done.returncode == 0
+    assert done.stderr == f"roofwatch: {small}: --here does nothing, its time is that of other devices than a CPU.\n"
+    row = json.loads(
+        roofwatch("top", "--db", url, "--since", "all", "--device", devices.cpu_model(), "--format", "json").stdout
+    )["rows"][0]
+    assert (row["op"], row["bound"]) == ("aten::mm", "compute")
+
+
+def test_an_imported_cpu_has_a_name(roofwatch: Roofwatch, cpu: Path, small: Path, tmp_path: Path) -> None:
+    """Beside a GPU: one of each, and each is named."""
+    url = f"sqlite:///{tmp_path}/t.db"
+    assert roofwatch("import", str(cpu), str(small), "--db", url).returncode == 0
+    row = json.loads(roofwatch("nodes", "--db", url, "--format", "json").stdout)["rows"][0]
+    assert (row["devices"], row["device"]) == (2, "CPU, NVIDIA A100-SXM4-80GB")

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from roofwatch.agent import counters, status
+from roofwatch.agent.config import Config
 from roofwatch.cli import calibrating, doctor
 from roofwatch.collectors import calibrate
 from roofwatch.model import devices
@@ -167,6 +170,48 @@ def test_nobody_is_there(check: Callable[[doctor.Asked], doctor.Check]) -> None:
     assert found.status == "fail"
     assert found.advice
     assert "roofwatch" in found.advice
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    """Nothing to start: the address is wrong."""
+    found = doctor.store(doctor.Asked(sys.executable, "/nowhere/a.sock", "1.2.3.4", 1))
+    assert (found.status, found.detail) == ("fail", "'1.2.3.4' is not an address")
+    assert found.advice == "give HOST:PORT with --store or ROOFWATCH_STORE"
+
+
+def test_every_way_to_lose_a_window_has_words() -> None:
+    """One text a reason that the agent counts, none more, and the flags that the texts name are the agent's."""
+    reasons = {value for name, value in vars(counters).items() if name.isupper() and isinstance(value, str)}
+    assert set(doctor.LOST) == reasons
+    flags = {word for text in doctor.LOST.values() for word in text.split() if word.startswith("--")}
+    assert flags <= {"--" + field.name.replace("_", "-") for field in fields(Config)}
+
+
+def test_what_the_agent_recorded_and_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those requested or sealed are not counted beside those recorded; a loss is told with its reason in words."""
+    told = {
+        "processes": 2, "uptime_s": 33.4, "drops": {"parse_memory": 3, "stopping": 0},
+        "windows": {"requested": 12, "recorded": 8, "sealed": 8, "stored": 7},
+    }  # fmt: skip
+    monkeypatch.setattr(status, "request", lambda _: told)
+    found = doctor.agent(asked())
+    assert found.status == "warn"
+    assert found.detail == (
+        "2 processes, windows: 8 recorded, 7 in the store, up 33 s; "
+        "lost: 3 parse_memory (reading met --worker-memory-mb)"
+    )
+    assert "window_lost" in str(found.advice)
+
+
+def test_the_calibration_of_what_a_job_takes_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The job's Python is asked how many threads its torch takes."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    doctor.probed.cache_clear()
+    found = doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", None))
+    doctor.probed.cache_clear()
+    assert (found.status, found.detail) == ("warn", "none of this CPU with 2 threads, what a job takes by default here")
+    assert found.advice == "before CPU jobs run: roofwatch devices calibrate --threads 2"
 
 
 def test_an_agent_that_says_nothing_is_none(tmp_path: Path) -> None:

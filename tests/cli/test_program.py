@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from roofwatch.cli import folders
 from roofwatch.cli.main import ACTING, READING, cli
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.store.config import default_url
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMANDS = [*READING, *ACTING]
@@ -107,6 +110,45 @@ def test_usage_mistakes_exit_2(roofwatch: Roofwatch, arguments: list[str], words
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"), [(["tpo"], "top"), (["store", "serv"], "serve"), (["devices", "lst"], "list")]
+)
+def test_a_mistyped_command_is_guessed(roofwatch: Roofwatch, arguments: list[str], meant: str) -> None:
+    """Exit 2, and the one that was meant; far from any name nothing is guessed."""
+    done = roofwatch(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Did you mean '{meant}'?" in done.stderr
+    assert "mean" not in roofwatch("nosuch").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["store", "serve", "--listen", "127.0.0.1:0", "--db", "sqlite:////nonexist/a/b.db"], "--db"),
+        (["agent", "--socket", "/nonexist/a/b.sock"], "--socket"),
+        (["agent", "--state", "/nonexist/a/b"], "--state"),
+        (["import", "x.json", "--db", "/nonexist/a/b.db"], "--db"),
+    ],
+)
+def test_no_tree_of_folders_is_made(roofwatch: Roofwatch, arguments: list[str], named: str) -> None:
+    """The last folder of a path is made, several are a typing mistake: exit 1, and nothing is made."""
+    done = roofwatch(*arguments)
+    assert done.returncode == 1
+    assert f"there is no /nonexist{'/a' if named == '--state' else ''}: check {named}" in only_a_sentence(done)
+    assert not Path("/nonexist").exists()
+
+
+def test_the_last_folder_and_the_usual_ones_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those whose parent is there, those that nobody typed, and file names without a folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "no" / "state"))
+    folders.check(tmp_path / "new", "--state", tmp_path / "usual" / "far" / "off")
+    folders.check(tmp_path / "usual" / "far" / "off", "--state", tmp_path / "usual" / "far" / "off")
+    for url in (None, default_url(), "t.db", "sqlite:///t.db", f"sqlite:///{tmp_path}/new/t.db?timeout=1", "x://y/z"):
+        folders.check_database(url)
+    with pytest.raises(RoofwatchError, match="check --db"):
+        folders.check_database(f"sqlite:///{tmp_path}/no/such/t.db")
 
 
 @pytest.mark.parametrize("query", ["nodes", "processes", "windows", "top", "roofline"])

@@ -168,7 +168,7 @@ def test_sigterm_drains(store: RunningStore, tmp_path: Path) -> None:
     code, errors = store.terminate()
     thread.join()
     assert code == 0
-    assert errors.splitlines() == [f"listening on {store.address}"]
+    assert errors.splitlines() == [f"listening on {store.address}, database sqlite:///{tmp_path}/store.db"]
     assert ended == [grpc.StatusCode.OK]
     uids = stored_uids(tmp_path / "store.db")
     assert len(acked) >= 20
@@ -250,7 +250,7 @@ def test_client_that_hangs_up_is_forgotten(store: RunningStore, tmp_path: Path) 
     acks = send(store.address, [segment_of([small("last")], 99)], 1)
     assert acks[0].ack.status == pb.STORED
     assert uid_of("last") in stored_uids(tmp_path / "store.db")
-    assert store.terminate() == (0, f"listening on {store.address}\n")
+    assert store.terminate() == (0, f"listening on {store.address}, database sqlite:///{tmp_path}/store.db\n")
 
 
 def test_garbage_on_the_port(store: RunningStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -13,6 +14,12 @@ from roofwatch.store.config import DEFAULT_ADDRESS
 from roofwatch.store.filter import Filter
 
 DEADLINE_S = 30
+LOOKED_AT = 1000  # processes or nodes, for the names that there are
+NAMED = 5  # of them
+NOTHING = (
+    "nothing matches: widen the time with --since all, or see what there is with 'roofwatch nodes' and "
+    "'roofwatch processes --since all'."
+)
 
 Answer = dict[str, Any]
 
@@ -28,6 +35,21 @@ def ask(query: str, given: Filter, limit: int, *, store: str | None, db: str | N
     if uses_database(store, db):
         return _from_database(str(db), query, given, limit)
     return _from_store(store or DEFAULT_ADDRESS, query, given, limit)
+
+
+def nothing(given: Filter, *, store: str | None, db: str | None) -> str:
+    """Why nothing matches, in a sentence: what was named is not there, and what is; else what to try."""
+    for query, key, wanted in (("processes", "model", given.model), ("nodes", "node", given.node)):
+        if not wanted:
+            continue
+        rows = ask(query, Filter(), LOOKED_AT, store=store, db=db)["rows"]
+        there = list(dict.fromkeys(row[key] for row in rows if row[key]))
+        if there and wanted not in there:
+            near = get_close_matches(wanted, there, NAMED)
+            named = [*near, *(name for name in there if name not in near)]
+            more = f" and more ('roofwatch {query} --since all')" if len(named) > NAMED else ""
+            return f"no {key} '{wanted}' here: there is {', '.join(named[:NAMED])}{more}."
+    return NOTHING
 
 
 def filter_of(given: dict[str, Any]) -> Filter:

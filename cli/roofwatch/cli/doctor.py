@@ -11,25 +11,48 @@ import stat
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from roofwatch.hook import protocol
-from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.errors import RoofwatchError, UsageError
 
 PROBE_S = 120  # torch on a cold network disk
 LOW_DISK_BYTES = 1 << 30
 SPOOL_WAITING = 1000  # windows: an hour and a half of eight processes at one a minute
 TIME_ERROR = 5  # what adjtimex(2) gives while the clock is not synchronised
 
+# Why windows were lost, in a few words; docs/agent.md says more.
+LOST = {
+    "trace_missing": "the job sent none",
+    "trace_not_regular": "the job sent no file",
+    "trace_empty": "an empty file",
+    "trace_too_large": "above --trace-mb",
+    "trace_sparse": "a file with holes",
+    "trace_changed": "written to while it was read",
+    "bad_window": "the hook's message makes no sense",
+    "parse_queue_full": "traces came faster than they were read",
+    "parse_memory": "reading met --worker-memory-mb",
+    "parse_time": "reading met --worker-seconds",
+    "parse_crash": "the reader died",
+    "parse_error": "the trace could not be read",
+    "parse_too_large": "the window is above its limit",
+    "spool_bytes": "pushed out by newer ones, above --spool-mb",
+    "spool_age": "waited longer than --spool-hours",
+    "spool_error": "the disk would not take it",
+    "store_rejected": "the store will not take it",
+    "stopping": "the agent was stopped before it was read",
+}
+
 # Loads the hook under a name of its own, so that nothing else of ours gets onto the path of the other Python.
 _PROBE = """
 import importlib.util, json, os, sys
 folder = sys.argv[1]
-found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": None, "path": None}
+found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": None, "threads": None, "path": None}
 try:
     import torch
-    found["torch"] = torch.__version__
+    found["torch"], found["threads"] = torch.__version__, torch.get_num_threads()
     spec = importlib.util.spec_from_file_location(
         "_roofwatch_doctor", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
     sys.modules["_roofwatch_doctor"] = module = importlib.util.module_from_spec(spec)
@@ -63,7 +86,7 @@ class Asked:
     python: str
     socket: str
     store: str
-    threads: int
+    threads: int | None  # of a CPU job; None: what its torch takes
 
 
 def run(asked: Asked) -> list[Check]:
@@ -95,11 +118,20 @@ def python(_: Asked) -> Check:
 
 def torch(asked: Asked) -> Check:
     """The job's Python: its torch, and how windows will be closed there."""
-    from roofwatch import hook  # noqa: PLC0415  # only its folder is wanted
-
     where = shutil.which(asked.python)
     if where is None:
         return Check("torch", "fail", f"there is no {asked.python}", "name the job's Python with --python")
+    found = probed(where)
+    if found is None:
+        return Check("torch", "fail", f"{where} cannot be asked about torch", "name the job's Python with --python")
+    return _torch(found, where)
+
+
+@lru_cache(maxsize=1)
+def probed(where: str) -> dict[str, Any] | None:
+    """What a Python says about its torch; None where it does not answer. Asked once: torch takes seconds."""
+    from roofwatch import hook  # noqa: PLC0415  # only its folder is wanted
+
     folder = str(Path(str(hook.__file__)).parent)
     try:
         done = subprocess.run(  # noqa: S603  # the Python that the user names
@@ -107,8 +139,8 @@ def torch(asked: Asked) -> Check:
         )
         found = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.TimeoutExpired, ValueError, IndexError, OSError):
-        return Check("torch", "fail", f"{where} cannot be asked about torch", "name the job's Python with --python")
-    return _torch(found, where)
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _torch(found: dict[str, Any], where: str) -> Check:
@@ -151,12 +183,16 @@ def agent(asked: Asked) -> Check:
         report = status.request(asked.socket)
     except RoofwatchError:
         return Check("agent", "fail", f"none listens on {asked.socket}", "start one: roofwatch agent")
-    windows = sum(report["windows"].values())
-    what = f"{report['processes']} processes, {windows} windows, up {report['uptime_s']:.0f} s"
+    windows = report["windows"]
+    what = (
+        f"{report['processes']} processes, windows: {windows.get('recorded', 0)} recorded, {windows.get('stored', 0)} "
+    )
+    what += f"in the store, up {report['uptime_s']:.0f} s"
     lost = {reason: n for reason, n in report["drops"].items() if n}
     if lost:
-        told = ", ".join(f"{n} {reason}" for reason, n in lost.items())
-        return Check("agent", "warn", f"{what}; lost: {told}", "docs/cli.md says what each reason means")
+        told = ", ".join(f"{n} {reason} ({LOST.get(reason, 'see its log')})" for reason, n in lost.items())
+        advice = "the agent's log has a line for each, window_lost; limits can be set: roofwatch agent --help"
+        return Check("agent", "warn", f"{what}; lost: {told}", advice)
     return Check("agent", "ok", what)
 
 
@@ -189,6 +225,8 @@ def store(asked: Asked) -> Check:
 
     try:
         answer = ask("nodes", Filter(), 1, store=asked.store, db=None)
+    except UsageError as error:
+        return Check("store", "fail", str(error).split(": give")[0], "give HOST:PORT with --store or ROOFWATCH_STORE")
     except RoofwatchError as error:
         return Check("store", "fail", str(error).split(": start")[0], "start one: roofwatch store serve")
     return Check("store", "ok", f"{asked.store} has {answer['coverage']['windows']} windows")
@@ -209,12 +247,18 @@ def clock(_: Asked) -> Check:
 
 
 def calibration(asked: Asked) -> Check:
-    """Whether the CPU's peaks were measured for this number of threads."""
+    """Whether the CPU's peaks were measured for the number of threads of a CPU job."""
+    from roofwatch.cli.calibrating import known  # noqa: PLC0415
+    from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model import devices  # noqa: PLC0415
-    from roofwatch.model.record import Device, Vendor  # noqa: PLC0415
 
-    cpu = Device(Vendor.CPU, devices.cpu_model(), units=asked.threads)
-    if devices.load_peaks([devices.calibration_file()], devices.calibration_key(cpu)) is None:
-        advice = f"before CPU jobs run: roofwatch devices calibrate --threads {asked.threads}"
-        return Check("calibration", "warn", f"none of this CPU with {asked.threads} threads", advice)
-    return Check("calibration", "ok", f"{cpu.model or 'CPU'}, {asked.threads} threads")
+    threads, whose = asked.threads, ""
+    if threads is None:
+        where = shutil.which(asked.python)
+        said = (probed(where) or {}).get("threads") if where else None
+        threads, whose = said or len(os.sched_getaffinity(0)), ", what a job takes by default here"
+    with_threads = f"{plural(threads, 'thread')}{whose}"
+    if not known(threads):
+        advice = f"before CPU jobs run: roofwatch devices calibrate --threads {threads}"
+        return Check("calibration", "warn", f"none of this CPU with {with_threads}", advice)
+    return Check("calibration", "ok", f"{devices.cpu_model() or 'CPU'}, {with_threads}")

@@ -10,21 +10,64 @@ from pathlib import Path
 
 from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
-from roofwatch.model.devices import calibration_file
-from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Node, Process, Trigger, Window
+from roofwatch.model.devices import calibration_file, cpu_model
+from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.record import Device, Node, Process, Trigger, Vendor, Window
 
 BLOCK = 1 << 20
 PROGRESS_FROM_BYTES = 32 << 20  # about a second of reading; less needs no word
 
+ANY_CPU = Device(Vendor.CPU, "CPU")  # a trace does not say on which CPU it was recorded
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the user says about a file beside what is in it."""
+    """What the user says about a file beside what is in it; ``cpu`` is the one that it was recorded on."""
 
     node: str = "imported"
     model: str | None = None
     labels: Mapping[str, str] | None = None
+    cpu: Device = ANY_CPU
+
+
+def recorded_on(here: bool, threads: int | None) -> Device:
+    """The CPU that traces were recorded on: this machine's with a number of threads, or unknown.
+
+    Raises:
+        UsageError: ``threads`` without ``here``, or torch, whose usual number is the default, is not installed.
+    """
+    if not here:
+        if threads is not None:
+            raise UsageError("--threads says with how many threads this machine recorded the trace: add --here.")
+        return ANY_CPU
+    if threads is None:
+        from roofwatch.collectors.calibrate import device_of  # noqa: PLC0415
+
+        try:
+            threads = device_of().units
+        except UsageError:
+            raise UsageError(
+                "torch, which would tell its usual number of threads, is not here: add --threads N."
+            ) from None
+    return Device(Vendor.CPU, cpu_model(), units=threads)
+
+
+def unjudged(path: Path, window: Window, cpu: Device) -> str | None:
+    """One sentence where a CPU's ops have no verdict for want of its peaks, or where --here has nothing to say."""
+    cpus = [d.device for d in window.devices if d.device.vendor is Vendor.CPU]
+    if not cpus:
+        return None if cpu is ANY_CPU else f"{path}: --here does nothing, its time is that of other devices than a CPU."
+    if any(device.peaks.flops or device.peaks.bandwidth for device in cpus):
+        return None
+    if cpu is ANY_CPU:
+        return (
+            f"{path} does not say which CPU recorded it, so its ops are not judged: if it was this machine, measure it "
+            "with 'roofwatch devices calibrate' and add --here."
+        )
+    calibrate = f"roofwatch devices calibrate --threads {cpu.units}"
+    return (
+        f"{path}: its ops are not judged, this CPU was not measured with {cpu.units} threads: run '{calibrate}' first."
+    )
 
 
 def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
@@ -51,7 +94,7 @@ def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
         model=origin.model,
         labels={"file": path.name, **(origin.labels or {})},
     )
-    context = WindowContext(uid, process, Trigger.IMPORTED, peaks_files=(str(calibration_file()),))
+    context = WindowContext(uid, process, Trigger.IMPORTED, (origin.cpu,), peaks_files=(str(calibration_file()),))
     return pipeline.window_of(profile, context), profile.problem
 
 

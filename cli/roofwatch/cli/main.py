@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from roofwatch.cli import errors
+from roofwatch.cli.guessing import Guessing
 
 READING = {
     "nodes": "Machines that sent windows.",
@@ -33,7 +34,7 @@ ACTING = {
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Commands(click.Group):
+class Commands(Guessing):
     """A group that knows its commands by name and loads each on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -93,6 +93,18 @@ source = _stacked(
     ),
 )
 
+recorded_here = _stacked(
+    click.option(
+        "--here", is_flag=True, help="The trace was recorded on this machine: judge CPU ops by its measured peaks."
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(1),
+        metavar="N",
+        help="With --here: threads of the job.  [default: torch's usual number]",
+    ),
+)
+
 output = click.option(
     "--format",
     "form",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from roofwatch.cli import asking, wire
+from roofwatch.cli import asking, folders, wire
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Node, Window
 from roofwatch.proto import codec
@@ -54,6 +54,7 @@ def _verdict(status: pb.AckStatus, reason: str) -> bool:
 
 @contextmanager
 def _database(url: str, node: str) -> Iterator[Send]:
+    folders.check_database(url)
     opened = database.open(url)
     writer, unpacker = Writer(opened), Unpacker()
 

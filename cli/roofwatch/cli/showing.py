@@ -19,10 +19,7 @@ Draw = Callable[[Answer, int], str]
 _AGO = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-NOTHING = "nothing matches: widen the time with --since all, or see what there is with 'roofwatch nodes'."
-
-
-def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw, empty: str = NOTHING) -> int:
+def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw, empty: str | Callable[[], str]) -> int:
     """Write the answer; the exit code is 4 where no row matches, since then the data that would answer is missing."""
     if form == "json":
         from roofwatch.cli.render import json  # noqa: PLC0415  # one renderer a run
@@ -36,7 +33,7 @@ def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw, empty: str 
         click.echo(draw(answer, terminal_columns()), nl=False)
     if answer["rows"]:
         return errors.DONE
-    errors.say(empty)
+    errors.say(empty if isinstance(empty, str) else empty())
     return errors.INCOMPLETE
 
 

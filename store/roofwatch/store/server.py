@@ -85,7 +85,7 @@ def _why(error: Exception) -> str:
 
 
 def serve(config: ServeConfig) -> None:
-    """Serve until SIGTERM or SIGINT; one line on stderr tells when and where it listens.
+    """Serve until SIGTERM or SIGINT; one line on stderr tells when and where it listens, and its database.
 
     Raises:
         RoofwatchError: the database cannot be opened or the address not be listened on.
@@ -101,7 +101,8 @@ def serve(config: ServeConfig) -> None:
 
 
 async def _serve(config: ServeConfig, host: str, port: int) -> None:
-    store = Store(database.open(config.database))
+    opened = database.open(config.database)
+    store = Store(opened)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -110,7 +111,7 @@ async def _serve(config: ServeConfig, host: str, port: int) -> None:
         bound = await store.start(host, port)
         if config.port_file is not None:
             _write_port(config.port_file, bound)
-        sys.stderr.write(f"listening on {format_address(host, bound)}\n")
+        sys.stderr.write(f"listening on {format_address(host, bound)}, database {opened.url}\n")
         sys.stderr.flush()
         await stop.wait()
     finally:

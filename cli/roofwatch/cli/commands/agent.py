@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import click
 
-from roofwatch.agent.config import Config, resolve, variable_of
+from roofwatch.agent.config import Config, default_state, resolve, variable_of
+from roofwatch.hook.protocol import socket_path
 
 EPILOG = """\b
 Examples:
   roofwatch agent
-  roofwatch agent --store store.example:7700 --insecure --interval 600
-  ROOFWATCH_STORE=127.0.0.1:7700 roofwatch agent --labels cluster=a,rack=12
+  roofwatch agent --store store.example:7431 --insecure --interval 600
+  ROOFWATCH_STORE=127.0.0.1:7431 roofwatch agent --labels cluster=a,rack=12
 """
 
 
@@ -33,6 +36,10 @@ def _settings(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
+def _usual_socket() -> str:
+    return socket_path({name: value for name, value in os.environ.items() if name != "ROOFWATCH_SOCKET"})
+
+
 @click.command("agent", epilog=EPILOG)
 @_settings
 @click.option("--user", is_flag=True, help="Let only this user's processes register (the default).")
@@ -42,9 +49,13 @@ def command(user: bool, **given: Any) -> int:
     Runs until it is interrupted. One agent a socket.
     """
     from roofwatch.agent.daemon import run  # noqa: PLC0415  # settings only, until it starts
+    from roofwatch.cli import folders  # noqa: PLC0415
 
     if user:
         if given["system"]:
             raise click.UsageError("--user and --system exclude each other.")
         given["system"] = "0"
-    return run(resolve(given))
+    config = resolve(given)
+    folders.check(Path(config.socket).parent, "--socket", Path(_usual_socket()).parent)
+    folders.check(Path(config.state), "--state", Path(default_state()))
+    return run(config)

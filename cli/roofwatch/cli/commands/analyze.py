@@ -12,45 +12,52 @@ EPILOG = """\b
 Examples:
   roofwatch analyze trace.json.gz
   roofwatch analyze trace.json --top 0 --format json > kernels.json
+  roofwatch analyze cpu.json --here --threads 4
 \b
 Reads Kineto traces (torch.profiler's export), plain or gzip. A damaged file
 gives what can be read of it, a sentence on stderr, and exit code 4; exit code
 1 means that nothing could be read.
+\b
+A trace does not say on which CPU it was recorded. If it was this one, measure
+it once ('roofwatch devices calibrate') and add --here for verdicts.
 """
-UNNAMED = {"cpu": "CPU"}  # what a device without a name is called where its vendor says enough
 
 
 @click.command("analyze", epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
+@options.recorded_here
 @options.limit(20)
 @options.output
-def command(file: Path, limit: int, form: str) -> int:
+def command(file: Path, here: bool, threads: int | None, limit: int, form: str) -> int:
     """Show what the time of one trace file went to.
 
     The same answer as top gives from a store, with the device, where it waited and why.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
-    from roofwatch.cli.files import Origin, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render import kernels, text  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
 
-    window, problem = window_of(file, Origin())
+    cpu = recorded_on(here, threads)
+    window, problem = window_of(file, Origin(cpu=cpu))
     coverage = answer.CoverageSum()
     coverage.add(window)
     result = answer.answer(
-        {"name": "analyze", "file": str(file), "limit": limit},
+        {"name": "analyze", "file": str(file), "here": here, "threads": cpu.units, "limit": limit},
         coverage,
         answer.rows(answer.sums_of(window), limit),
         device=answer.device_json(window.devices[0].device) if window.devices else None,
         timeline=answer.timeline(window.devices),
         cost=None,
     )
-    title = [file.name, kernels.devices([d.device.model or UNNAMED.get(d.device.vendor, "") for d in window.devices])]
+    title = [file.name, kernels.devices([d.device.model for d in window.devices])]
     title += [f"span {text.duration(window.span_ns)}"] if window.span_ns else []
     title += [] if window.steps is None else [text.plural(window.steps, "step")]
     code = showing.show(
         result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)
     )
+    if unknown := unjudged(file, window, cpu):
+        errors.say(unknown)
     if problem:
         errors.say(problem)
         return errors.INCOMPLETE

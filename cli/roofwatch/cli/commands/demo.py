@@ -43,7 +43,7 @@ def command(limit: int, form: str) -> int:
         note = f"What the windows cost, one every {demonstration.INTERVAL_S} s here (60 s by default):"
         return "\n".join([kernels.report(it, title, room), note, *demonstration.costs(result)]) + "\n"
 
-    code = showing.show(answer, form, ROW_KEYS, draw)
+    code = showing.show(answer, form, ROW_KEYS, draw, empty="the jobs gave windows, and no kernel was in them.")
     if len(answer["processes"]) < len(demonstration.JOBS):
         errors.say("not every job gave a window in time: this machine is very busy.")
         return errors.INCOMPLETE

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from roofwatch.cli import options
+from roofwatch.cli.guessing import Guessing
 
 GROUP_EPILOG = """\b
 Examples:
@@ -35,7 +36,7 @@ Needs torch in this Python.
 KEYS = ("vendor", "model", "uuid", "index", "units", "memory_bytes", "inferred", "peaks")
 
 
-@click.group("devices", epilog=GROUP_EPILOG)
+@click.group("devices", cls=Guessing, epilog=GROUP_EPILOG)
 def command() -> None:
     """Known devices and their peaks; measure this machine's."""
 
@@ -66,7 +67,9 @@ def list_(form: str) -> int:
         for e in devices.entries()
     ]
     rows = [device_json(device) for device in [*_measured_cpus(), *known]]
-    return showing.show(_answer({"name": "devices list"}, rows), form, KEYS, listing.devices)
+    return showing.show(
+        _answer({"name": "devices list"}, rows), form, KEYS, listing.devices, empty="no device is known."
+    )
 
 
 def _measured_cpus() -> list[Any]:
@@ -105,7 +108,13 @@ def calibrate(threads: tuple[int, ...], device: str, force: bool, form: str) -> 
 
     results = [calibrated(each, device, force=force) for each in threads or (None,)]
     query = {"name": "devices calibrate", "device": device, "threads": list(threads) or None, "force": force}
-    showing.show(_answer(query, [device_json(r.device) for r in results]), form, KEYS, listing.devices)
+    showing.show(
+        _answer(query, [device_json(r.device) for r in results]),
+        form,
+        KEYS,
+        listing.devices,
+        empty="no device is known.",
+    )
     for sentence in (sentence for result in results for sentence in result.sentences):
         errors.say(sentence)
     return errors.DONE if all(result.kept for result in results) else errors.FAILED

@@ -13,9 +13,10 @@ Examples:
   roofwatch import trace.json.gz
   roofwatch import rank*.json.gz --node lab-3 --model llama-7b --label run=42
   roofwatch import old.json.gz --db sqlite:///traces.db
+  roofwatch import cpu.json --here --threads 4
 \b
 A window keeps the time at which it was taken: ask for it with --since all.
-A file that is imported twice counts once.
+A file that is imported twice counts once, as it was the first time.
 """
 
 
@@ -25,6 +26,7 @@ A file that is imported twice counts once.
 @click.option("--node", default="imported", show_default=True, metavar="HOST", help="The node it was taken on.")
 @click.option("--model", metavar="NAME", help="What the job trained or served.")
 @options.label
+@options.recorded_here
 def command(
     files: tuple[Path, ...],
     store: str | None,
@@ -32,14 +34,16 @@ def command(
     node: str,
     model: str | None,
     labels: tuple[tuple[str, str], ...],
+    here: bool,
+    threads: int | None,
 ) -> int:
     """Put trace files into the store, one window a file."""
     from roofwatch.cli import sending  # noqa: PLC0415  # --help must not pay for numpy, grpc and SQLAlchemy
-    from roofwatch.cli.files import Origin, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
-    origin = Origin(node, model, dict(labels))
+    origin = Origin(node, model, dict(labels), recorded_on(here, threads))
     code = errors.DONE
     with sending.target(store=store, db=db, node=node) as send:
         for file in files:
@@ -51,6 +55,8 @@ def command(
                 continue
             new = send(window)
             click.echo(f"{file}: {plural(window.ledger.device_records, 'record')}{'' if new else ', known already'}")
+            if unknown := unjudged(file, window, origin.cpu):
+                errors.say(unknown)
             if problem:
                 errors.say(problem)
                 code = code or errors.INCOMPLETE

@@ -14,8 +14,10 @@ Examples:
   roofwatch processes
   roofwatch processes --node gpu-07 --model llama-7b
 \b
-busy  share of the devices' time with work on them, over the windows taken
-cost  share of the job's time that taking windows took from it
+steps  optimizer steps inside the windows taken, not all that the job made
+busy   share of the devices' time with work on them, over the windows taken
+cost   share of the job's time that taking windows took from it; "≈ 0 %":
+       below what the steps' own variation lets be seen
 """
 KEYS = (
     "process", "node", "pid", "model", "user", "job", "container", "rank", "world_size", "device", "devices",
@@ -35,8 +37,15 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     The last seen first.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
-    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import listing  # noqa: PLC0415
 
-    answer = ask("processes", filter_of(given), limit, store=store, db=db)
-    return showing.show(answer, form, KEYS, lambda it, room: listing.processes(it, room, time.time_ns()))
+    asked = filter_of(given)
+    answer = ask("processes", asked, limit, store=store, db=db)
+    return showing.show(
+        answer,
+        form,
+        KEYS,
+        lambda it, room: listing.processes(it, room, time.time_ns()),
+        empty=lambda: nothing(asked, store=store, db=db),
+    )

@@ -31,11 +31,17 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     and is in the table only.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
-    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import roofline  # noqa: PLC0415
     from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
     answer = ask("roofline", asked, limit, store=store, db=db)
     head = showing.title(asked)
-    return showing.show(answer, form, ROW_KEYS, lambda it, room: roofline.report(it, head, room))
+    return showing.show(
+        answer,
+        form,
+        ROW_KEYS,
+        lambda it, room: roofline.report(it, head, room),
+        empty=lambda: nothing(asked, store=store, db=db),
+    )

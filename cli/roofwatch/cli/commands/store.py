@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from roofwatch.cli.guessing import Guessing
 from roofwatch.store.config import DEFAULT_ADDRESS, ServeConfig, default_url
 
 GROUP_EPILOG = """\b
@@ -23,7 +24,7 @@ Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
 """
 
 
-@click.group("store", epilog=GROUP_EPILOG)
+@click.group("store", cls=Guessing, epilog=GROUP_EPILOG)
 def command() -> None:
     """The server that keeps the records and answers the reading commands."""
 
@@ -45,6 +46,8 @@ def command() -> None:
 )
 def serve(listen: str, db: str | None, insecure: bool, port_file: Path | None) -> None:
     """Keep records that agents send, and answer the reading commands."""
+    from roofwatch.cli import folders  # noqa: PLC0415
     from roofwatch.store import server  # noqa: PLC0415  # SQLAlchemy and grpc take 0.4 s
 
+    folders.check_database(db)
     server.serve(ServeConfig(listen=listen, database=db, insecure=insecure, port_file=port_file))

@@ -17,8 +17,14 @@ Examples:
 \b
 time      estimated device time in the range: each window stands for the
           time since the one before it
-roof      attainable time over measured time: 100 % is all that the device can
-winnable  time x (1 - roof)
+roof      attainable time over measured time: 100 % is all the device can;
+          "!" above 105 %: data that stays in a cache, or the formula counts
+          inputs whole of which the op reads a part
+winnable  time x (1 - roof); unknown where roof is, or has a "!"
+\b
+The head's "classified" is a share of compute time: device time less
+communication, copies, and what was launched before a window and is seen in it
+nowhere else. "By name": a verdict that rests on the kernel's name only.
 """
 
 
@@ -34,11 +40,17 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     bounds it, what that verdict rests on, how near it is to the roof, and the time that could be won.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
-    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
     answer = ask("top", asked, limit, store=store, db=db)
     head = showing.title(asked)
-    return showing.show(answer, form, ROW_KEYS, lambda it, room: kernels.report(it, head, room))
+    return showing.show(
+        answer,
+        form,
+        ROW_KEYS,
+        lambda it, room: kernels.report(it, head, room),
+        empty=lambda: nothing(asked, store=store, db=db),
+    )

@@ -15,8 +15,11 @@ Examples:
   roofwatch windows --process 4711 --since 2d --limit 0 --format json
 \b
 linked  share of device time tied to an op
-judged  share of device time with a roofline verdict
-lost    time the job lost to this window: slower steps in it and after it
+judged  share of compute time (device time less communication, copies, and
+        what ran before the window and is seen in it nowhere else) with a
+        verdict that rests on more than a name
+lost    time the job lost to this window: slower steps in it and after it;
+        "≈ 0": below what the steps' own variation lets be seen
 """
 KEYS = (
     "uid", "start_unix_ns", "process", "node", "pid", "model", "device", "duration_ns", "steps", "represents_ns",
@@ -38,8 +41,15 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     The latest first.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
-    from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
+    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import listing  # noqa: PLC0415
 
-    answer = ask("windows", filter_of(given), limit, store=store, db=db)
-    return showing.show(answer, form, KEYS, lambda it, room: listing.windows(it, room, time.time_ns()))
+    asked = filter_of(given)
+    answer = ask("windows", asked, limit, store=store, db=db)
+    return showing.show(
+        answer,
+        form,
+        KEYS,
+        lambda it, room: listing.windows(it, room, time.time_ns()),
+        empty=lambda: nothing(asked, store=store, db=db),
+    )
