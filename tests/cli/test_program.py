@@ -16,6 +16,7 @@ import pytest
 
 from roofwatch.cli import folders
 from roofwatch.cli.main import ACTING, READING, cli
+from roofwatch.model.devices import entries
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.config import default_url
 
@@ -72,6 +73,12 @@ def test_the_document_is_complete() -> None:
     assert missing == []
     known = {" ".join(words) for words, _ in walk(cli, ())}
     assert set(sections) <= known, "docs/cli.md describes a command that is not there"
+
+
+def test_the_readme_counts_the_devices() -> None:
+    """As many as the data file has."""
+    readme = (DOCUMENT.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"The peaks of [{len(entries())} devices]" in readme
 
 
 def walk(group, words):  # type: ignore[no-untyped-def]

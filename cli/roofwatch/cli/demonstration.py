@@ -110,7 +110,7 @@ def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) 
         return
     for line in measuring.log.read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(TOLD):
-            say(f"{line.removeprefix(TOLD)} Once it is idle: roofwatch devices calibrate")
+            say(f"{line.removeprefix(TOLD)} Once it is idle: roofwatch devices calibrate {' '.join(asked)}")
 
 
 def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
