@@ -91,11 +91,9 @@ def wakes(environ: dict[str, str]) -> int:
 def switches(pid: int) -> dict[str, int]:
     """Voluntary switches of each thread: one for each time it went to sleep again."""
     found = {}
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        match = re.search(
-            r"^voluntary_ctxt_switches:\s+(\d+)", Path(f"/proc/{pid}/task/{tid}/status").read_text(), re.M
-        )
-        found[tid] = int(match.group(1)) if match else 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        match = re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text())
+        found[task.name] = int(match.group(1)) if match else 0
     return found
 
 

@@ -1,4 +1,4 @@
-"""What taking a window costs a training job: 30 blocks of an eager MLP with AdamW, 10 steps, ~60,000 events with shapes.
+"""What a window costs a training job: 30 blocks of an eager MLP with AdamW, 10 steps, ~60,000 events with shapes.
 
 A real job under the hook, asked for windows over the socket. Its steps are timed in the job itself, not by the hook.
 Limits: longest step at most 5 times the median step; at most 4 µs lost an event, recording and residue included.
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -85,11 +86,11 @@ def take(agent: LittleAgent) -> list[dict[str, float]]:
 
 
 def figure(window: dict[str, float], ends: list[int]) -> dict[str, float]:
-    """From the job's own clock: the steps from the request until 10 steps after the hook was done, against 100 before."""
+    """By the job's own clock: steps from the request until 10 after the hook was done, against 100 before."""
     first = next(n for n, end in enumerate(ends) if end > window["asked"])
     done = window["asked"] + window["span"] + 50e6  # and the drain, and the steps in which it began and ended
     last = next((n for n, end in enumerate(ends) if end > done), len(ends) - 11) + 10
-    steps = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+    steps = [b - a for a, b in pairwise(ends)]
     base = median(steps[max(0, first - 100) : first - 1])
     inside = steps[first - 1 : last]
     return {

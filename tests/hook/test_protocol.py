@@ -8,18 +8,30 @@ import socket
 import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from roofwatch.hook import protocol
 
 HOOK = Path(protocol.__file__).parent
+OPEN = Path("/proc/self/fd")
 
 
 def pair() -> tuple[protocol.Channel, protocol.Channel]:
     """A job's and an agent's end of one connection."""
     job, agent = socket.socketpair()
     return protocol.job_side(job), protocol.agent_side(agent)
+
+
+def everything(channel: protocol.Channel) -> list[tuple[dict[str, Any], int | None]]:
+    """All messages until the other end has closed."""
+    received: list[tuple[dict[str, Any], int | None]] = []
+    while True:
+        try:
+            received += channel.receive()
+        except protocol.Closed:
+            return received
 
 
 def test_frame_bytes() -> None:
@@ -76,10 +88,7 @@ def test_a_descriptor_rides_with_its_window() -> None:
     job.send({"type": protocol.REFUSED})
     os.close(fd)
     job.close()
-    received = []
-    with pytest.raises(protocol.Closed):
-        while True:
-            received += agent.receive()
+    received = everything(agent)
     kinds = [(message["type"], got is not None) for message, got in received]
     assert kinds == [(protocol.HELLO, False), (protocol.WINDOW, True), (protocol.REFUSED, False)]
     got = received[1][1]
@@ -108,11 +117,11 @@ def test_more_descriptors_than_one_message_needs_end_the_connection() -> None:
     job, agent = pair()
     fds = [os.memfd_create("test") for _ in range(20)]
     socket.send_fds(job.sock, [protocol.encode({"type": protocol.HELLO}, 100)], fds)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(OPEN.iterdir()))
     with pytest.raises(protocol.ProtocolError):
         agent.receive()
     agent.close()
-    assert len(os.listdir("/proc/self/fd")) == before - 1  # its socket
+    assert len(list(OPEN.iterdir())) == before - 1  # its socket
     for fd in fds:
         os.close(fd)
     job.close()
@@ -122,7 +131,7 @@ def test_where_the_agent_listens() -> None:
     """ROOFWATCH_SOCKET, else the runtime folder, else a folder of this user in /tmp."""
     assert protocol.socket_path({"ROOFWATCH_SOCKET": "/x", "XDG_RUNTIME_DIR": "/run"}) == "/x"
     assert protocol.socket_path({"XDG_RUNTIME_DIR": "/run/user/5"}) == "/run/user/5/roofwatch/agent.sock"
-    assert protocol.socket_path({}) == f"/tmp/roofwatch-{os.getuid()}/agent.sock"
+    assert protocol.socket_path({}) == f"/tmp/roofwatch-{os.getuid()}/agent.sock"  # noqa: S108 - only its name
 
 
 def test_the_hook_is_python_3_8(tmp_path: Path) -> None:

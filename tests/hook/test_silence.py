@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -132,7 +131,8 @@ def profiled(n):
             step()
     p.export_chrome_trace("own.json")
     events = [e for e in json.load(open("own.json"))["traceEvents"] if e.get("ph") == "X"]
-    print(json.dumps(sorted((e["name"], e.get("cat"), json.dumps(e.get("args", {}).get("Input Dims"))) for e in events)))
+    seen = [(e["name"], e.get("cat"), json.dumps(e.get("args", {}).get("Input Dims"))) for e in events]
+    print(json.dumps(sorted(seen)))
 """
 
 
@@ -244,7 +244,8 @@ def test_compiled_optimizers(jobs: Jobs, agent: LittleAgent) -> None:
             optimizer.zero_grad()
             model(torch.ones(2, 4)).sum().backward()
             step()
-        print(kind.__name__, whole, counters["stats"].get("unique_graphs"), len(counters["graph_break"]), float(model.weight.sum()))
+        graphs = counters["stats"].get("unique_graphs"), len(counters["graph_break"])
+        print(kind.__name__, whole, *graphs, float(model.weight.sum()))
     """
     alone = jobs.end(jobs.start(code, None))
     with_hook = jobs.end(jobs.start(code, agent.path, run=True))
@@ -256,9 +257,9 @@ def test_compiled_optimizers(jobs: Jobs, agent: LittleAgent) -> None:
 def wakes(pid: int) -> dict[str, int]:
     """How often each thread of a process has been switched to or away from."""
     found = {}
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        status = Path(f"/proc/{pid}/task/{tid}/status").read_text()
-        found[tid] = sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", status))
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        status = (task / "status").read_text()
+        found[task.name] = sum(int(n) for n in re.findall(r"ctxt_switches:\s+(\d+)", status))
     return found
 
 
@@ -273,7 +274,7 @@ def test_nobody_wakes(jobs: Jobs, tmp_path: Path) -> None:
     time.sleep(6)
     after = wakes(job.pid)
     assert all(after[tid] - before[tid] <= 2 for tid in after), (before, after)
-    assert 1 <= sum(after.values()) - sum(before.values())  # ours has looked whether the job computes
+    assert sum(after.values()) - sum(before.values()) >= 1  # ours has looked whether the job computes
     assert jobs.end(job).code == 0
     assert threads == int(jobs.end(jobs.start(code, None)).out) + 1
 
@@ -281,7 +282,8 @@ def test_nobody_wakes(jobs: Jobs, tmp_path: Path) -> None:
 def test_an_exception_inside_the_hook_is_noted_once(jobs: Jobs, agent: LittleAgent, tmp_path: Path) -> None:
     """A hook whose step fails: the job's output is its own, and the log says it once."""
     log = tmp_path / "hook.log"
-    broken = "import _roofwatch_hook.job as j\ndef fails(count): raise ValueError('broken')\nj._hook.steps.boundary = fails\n"
+    broken = "import _roofwatch_hook.job as j\ndef fails(count): raise ValueError('broken')\n"
+    broken += "j._hook.steps.boundary = fails\n"
     code = TRAIN + broken + "for _ in range(5):\n    j._hook.steps.at = 0\n    step()\n"
     ended = jobs.end(jobs.start(code, agent.path, run=True, ROOFWATCH_HOOK_LOG=str(log)))
     assert ended == Ended(0, "", "")

@@ -10,10 +10,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import torch
 from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent, events
 
 from roofwatch.hook import protocol
+from roofwatch.hook.paths import choose
 from roofwatch.model.record import Cost, Padding
 
 ATTACH = "from roofwatch.hook import attach\nattach(model='tiny', labels={'git': 'abc'})\n"
@@ -130,9 +132,6 @@ def test_where_windows_are_not_safe_there_are_none(jobs: Jobs, agent: LittleAgen
 
 def test_which_builds_get_which_path() -> None:
     """Without the GIL only where the stress test has passed, and never beside kineto's own daemon."""
-    import torch
-
-    from roofwatch.hook.paths import choose
 
     class Other:
         """The same torch under the name of a version that nobody has tested."""
@@ -147,7 +146,8 @@ def test_which_builds_get_which_path() -> None:
 
 def test_cost_and_padding_have_the_keys_of_the_record(jobs: Jobs, agent: LittleAgent) -> None:
     """Lengths 120 … 90 of design §7: ΣL = 3128 of 8 * 2048 (19.1 %), ΣL² = 4395376 of 8 * 2048² (13.1 %)."""
-    padded = "from roofwatch.hook import batch\nwhile not over.is_set():\n    batch([120, 2048, 96, 310, 64, 180, 220, 90])\n    step()\n"
+    padded = "from roofwatch.hook import batch\nwhile not over.is_set():\n"
+    padded += "    batch([120, 2048, 96, 310, 64, 180, 220, 90])\n    step()\n"
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + padded, agent.path, run=True)
     connection = agent.accept()
     time.sleep(0.5)  # some steps without a window
