@@ -254,6 +254,16 @@ def test_import_takes_the_same_word_for_it(roofwatch: Roofwatch, cpu: Path, smal
     assert (row["op"], row["bound"]) == ("aten::mm", "compute")
 
 
+def test_a_known_file_stays_as_it_was(roofwatch: Roofwatch, cpu: Path, tmp_path: Path) -> None:
+    """Imported without --here and then with it, under another model: told as known, one window, its first model."""
+    url = f"sqlite:///{tmp_path}/t.db"
+    assert roofwatch("import", str(cpu), "--db", url, "--model", "a").returncode == 0
+    again = roofwatch("import", str(cpu), "--db", url, "--model", "b", "--here", "--threads", "3")
+    assert (again.returncode, again.stdout) == (0, f"{cpu}: 1 record, known already\n")
+    rows = json.loads(roofwatch("windows", "--db", url, "--since", "all", "--format", "json").stdout)["rows"]
+    assert [row["model"] for row in rows] == ["a"]
+
+
 def test_an_imported_cpu_has_a_name(roofwatch: Roofwatch, cpu: Path, small: Path, tmp_path: Path) -> None:
     """Beside a GPU: one of each, and each is named."""
     url = f"sqlite:///{tmp_path}/t.db"

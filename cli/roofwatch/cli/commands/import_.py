@@ -53,7 +53,7 @@ def command(
                 errors.say(str(error))
                 code = errors.FAILED
                 continue
-            new = send(window)
+            new = not _known(window.uid, file.name, store, db) and send(window)
             click.echo(f"{file}: {plural(window.ledger.device_records, 'record')}{'' if new else ', known already'}")
             if unknown := unjudged(file, window, origin.cpu):
                 errors.say(unknown)
@@ -61,3 +61,12 @@ def command(
                 errors.say(problem)
                 code = code or errors.INCOMPLETE
     return code
+
+
+def _known(uid: str, name: str, store: str | None, db: str | None) -> bool:
+    """Whether the file's window is there, also with another model or judged otherwise: the first one stays."""
+    from roofwatch.cli.asking import ask  # noqa: PLC0415
+    from roofwatch.store.filter import Filter  # noqa: PLC0415
+
+    rows = ask("windows", Filter(labels={"file": name}), 0, store=store, db=db)["rows"]
+    return any(row["uid"] == uid for row in rows)
