@@ -57,7 +57,8 @@ def backward() -> None:
 
 
 def compiled() -> None:
-    """A compiled function, recompiled for new shapes."""
+    """A compiled function, compiled anew for new shapes."""
+    torch._dynamo.config.recompile_limit = 1000  # each thread compiles its own, and torch would warn
     f = torch.compile(lambda x: (x * 2).relu().sum(), backend="eager", dynamic=False)
     for n in itertools.cycle(range(2, 5)):
         if over.is_set():
