@@ -8,6 +8,7 @@ from typing import Any
 
 from roofwatch.cli.render import text
 from roofwatch.cli.render.table import Column, table
+from roofwatch.model.record import Bound
 from roofwatch.model.roofline import exceeded
 
 SMALL_CAUSE = 0.005  # of the span: smaller causes are added up as "other"
@@ -163,13 +164,15 @@ def _cells(rank: int, row: Row) -> list[str]:
 
 
 def roof(row: Row) -> str:
-    """The roof fraction; one that cannot be is kept and marked: "294 %!"."""
+    """The roof fraction; one that cannot be is kept and marked: "294 %!". Host work (a view) has no roof to reach."""
+    if row["bound"] == Bound.HOST:
+        return text.UNKNOWN
     return text.percent(row["roof_fraction"]) + (OVER if exceeded(row["roof_fraction"]) else "")
 
 
 def winnable_ns(row: Row) -> float | None:
     """Time above the roof: time × (1 − roof fraction), None where the roof is unknown or wrong for this row."""
-    if row["roof_fraction"] is None or exceeded(row["roof_fraction"]):
+    if row["roof_fraction"] is None or row["bound"] == Bound.HOST or exceeded(row["roof_fraction"]):
         return None
     return float(row["est_ns"] * max(0.0, 1.0 - row["roof_fraction"]))
 
