@@ -102,12 +102,16 @@ def _sealed(window: Window, cpu_ns: int) -> link.Answer:
     return link.Answer(events=window.ledger.events_read, segment=segment)
 
 
+def _resident() -> int:
+    """Bytes in memory now. Not ``ru_maxrss``: that begins with the peak of the process that started this one."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize()
+
+
 def serve(sock: socket.socket, read: Record = record) -> None:
     """Answer tasks until the daemon hangs up, or this process has grown heavy."""
     while (received := link.receive_task(sock)) is not None:
         answer = handle(*received, read)
-        heavy = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 > HEAVY_BYTES
-        answer = replace(answer, last=heavy or answer.reason == counters.PARSE_MEMORY)
+        answer = replace(answer, last=_resident() > HEAVY_BYTES or answer.reason == counters.PARSE_MEMORY)
         link.send_answer(sock, answer)
         if answer.last:
             return
