@@ -39,7 +39,7 @@ class Hook:
         self.process = Process(self.taker, self.session)
 
     def _boundary(self, count: int) -> None:
-        if not (self.session.running and self.session.alive) and not is_worker():
+        if (self.session.running is None or not self.session.alive) and not is_worker():
             self.session.live()
         self.taker.boundary(count)
 

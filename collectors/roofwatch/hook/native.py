@@ -7,7 +7,8 @@ import ctypes
 import os
 import platform
 import threading
-from typing import Any, Optional, Set
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional, Set
 
 from . import quiesce
 
@@ -72,7 +73,7 @@ class Native:
         )
         self._loader = _bind(held, "_ZN9libkineto12ConfigLoader8instanceEv", _ptr)
         self._stop_loader = _bind(free, "_ZN9libkineto12ConfigLoader10stopThreadEv", None, _ptr)
-        self._before: Optional[Set[int]] = None
+        self._new: Set[int] = set()
 
     def active(self) -> bool:
         """Whether a profiler that records all threads is open, whoever opened it."""
@@ -138,10 +139,13 @@ class Native:
         """Whether kineto has been used in this process."""
         return bool(_ptr.from_address(self._api() + _PROFILER_AT).value)
 
-    def before_start(self) -> None:
-        """Note the threads before kineto's first use."""
-        if not self.started():
-            self._before = quiesce.threads()
+    @contextmanager
+    def first_use(self) -> Iterator[None]:
+        """Around the call that may start kineto: note the threads that it starts."""
+        before = None if self.started() else quiesce.threads()
+        yield
+        if before is not None:
+            self._new = quiesce.threads() - before
 
     def end_loader(self) -> None:
         """End the thread that kineto's first use starts and that only rereads its configuration file.
@@ -149,8 +153,8 @@ class Native:
         A forked child that leaves by ``exit()`` would hang in that object's destructor. Kineto's own stop can miss a
         thread that does not wait yet, so wait for that first, at most 2 s.
         """
-        before, self._before = self._before, None
-        if before is not None and quiesce.asleep(lambda: quiesce.threads() - before, most=2.0):
+        if self._new and quiesce.asleep(self._new, most=2.0):
+            self._new = set()
             self._stop_loader(self._loader())
 
 

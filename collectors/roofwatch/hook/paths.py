@@ -74,9 +74,8 @@ class NativePath:
 
     def prepare(self, shapes: bool) -> None:
         """First half of opening."""
-        self.native.before_start()
         self._now = (self.bindings.config(shapes, all_threads=True), self.bindings.activities())
-        with Muted():
+        with self.native.first_use(), Muted():
             self.bindings.prepare(*self._now)
 
     def enable(self) -> None:

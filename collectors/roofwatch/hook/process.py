@@ -9,7 +9,7 @@ from .quiesce import threads
 from .session import Session
 from .window import ARMED, CUT, IDLE, LOST, OPEN, Taker
 
-WAIT_S = 2.0
+WAIT_S = 10.0  # longer than any close: a child made in the middle of one could not even exit
 
 
 class Process:
@@ -28,12 +28,14 @@ class Process:
         """
         try:
             taker = self.taker
+            if taker.exiting:
+                return
             self._held = tuple(lock for lock in (taker.busy, taker.lock) if lock.acquire(timeout=WAIT_S))
             if taker.phase == OPEN and taker.window is not None and not taker.path.foreign():
                 taker.expire()
             taker.path.opened()
             taker.wake()
-            if taker.phase == IDLE and self.session.running and len(threads()) == 2:
+            if taker.phase == IDLE and self.session.running is not None and len(threads()) == 2:
                 self.session.stop()
         except Exception as error:
             failure("fork", error)
@@ -42,13 +44,15 @@ class Process:
         for lock in reversed(self._held):
             lock.release()
         self._held = ()
-        if not self.session.running:
+        if self.session.running is None:
             self.taker.steps.at = 1  # the thread comes back with the next step
 
     def _child(self) -> None:
         """Nothing of the parent's is ours: no thread, no connection, and a window that only waits to be thrown away."""
         try:
             taker, session = self.taker, self.session
+            if taker.exiting:
+                return
             whole, self._held = len(self._held) == 2, ()
             if session.channel is not None:
                 session.channel.close()

@@ -75,15 +75,13 @@ def _ran(first: Optional[int], cpu: Optional[int]) -> bool:
     return first is None or cpu is None or cpu - first >= NEED_NS
 
 
-def asleep(who: Callable[[], Set[int]], most: float) -> bool:
-    """True when the threads that ``who()`` names slept at four looks in a row (or are none); False after ``most`` s."""
+def asleep(who: Set[int], most: float) -> bool:
+    """True when these threads (those that live) slept at four looks in a row; False after ``most`` seconds."""
     end = time.monotonic() + most
     seen: Dict[int, Tuple[Optional[int], str]] = {}
     looks = 0
     while time.monotonic() < end:
-        now = {tid: (cpu_ns(tid), state(tid)) for tid in who()}
-        if not now:
-            return False
+        now = {tid: (cpu_ns(tid), state(tid)) for tid in who & threads()}
         looks = looks + 1 if now == seen and all(letter == "S" for _, letter in now.values()) else 0
         if looks >= 3:
             return True

@@ -30,7 +30,7 @@ class Session:
 
     def renew(self) -> None:
         """No thread, no connection: at the start, and in a forked child."""
-        self.running = False
+        self.running: Optional[object] = None  # the thread whose turn it is
         self.channel: Optional[protocol.Channel] = None
         self.sleep = _thread.allocate_lock()
         self.sleep.acquire()
@@ -38,10 +38,11 @@ class Session:
 
     def begin(self) -> None:
         """Start the thread, once. Not a ``threading.Thread``: the job counts its own."""
-        if not self.running and not self.taker.exiting:
-            self.running = True
-            self.over.acquire(False)
-            _thread.start_new_thread(self._run, ())
+        if self.running is None and not self.taker.exiting:
+            me = self.running = object()
+            self.over = _thread.allocate_lock()
+            self.over.acquire()
+            _thread.start_new_thread(self._run, (me, self.over))
 
     def live(self) -> None:
         """The process steps, or has said itself that it is to be watched."""
@@ -55,33 +56,35 @@ class Session:
         except RuntimeError:
             pass
 
-    def _run(self) -> None:
+    def _mine(self, me: object) -> bool:
+        return self.running is me and not self.taker.exiting
+
+    def _run(self, me: object, over: Any) -> None:
         try:
-            self._wait_for_life()
+            self._wait_for_life(me)
             retry = RETRY_S
-            self.running = self.running and self.welcome()
-            while not self.taker.exiting and self.running:
+            while self._mine(me) and self.welcome():
                 seconds = self._converse()
                 retry = RETRY_S if seconds == 0 else max(retry, seconds or 0)
-                self._pause(retry)
+                self._pause(me, retry)
                 retry = min(retry * 2, RETRY_MOST_S)
         except Exception as error:
             failure("thread", error)
         finally:
-            self.over.release()
+            over.release()
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, me: object, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while self.running and not self.taker.exiting:
+        while self._mine(me):
             left = end - time.monotonic()
             if left <= 0:
                 return
             self.sleep.acquire(True, left)
 
-    def _wait_for_life(self) -> None:
+    def _wait_for_life(self, me: object) -> None:
         """For processes without steps: one that has computed since the last look is alive."""
         wall, cpu = time.monotonic_ns(), time.process_time_ns()
-        while not self.alive and self.running and not self.taker.exiting:
+        while self._mine(me) and not self.alive:
             self.sleep.acquire(True, POLL_S)
             now, used = time.monotonic_ns(), time.process_time_ns()
             if now - wall >= POLL_S * 0.9e9:
@@ -90,23 +93,23 @@ class Session:
 
     def _converse(self) -> Optional[float]:
         """One connection, from hello to its end: 0 after a welcome, seconds to stay away, None without an agent."""
-        welcomed = False
+        welcomed, channel = False, None
         try:
-            self.channel = _connect(protocol.socket_path())
-            self.channel.send(dict(self.describe(), type=protocol.HELLO))
+            channel = self.channel = _connect(protocol.socket_path())
+            channel.send(dict(self.describe(), type=protocol.HELLO))
             while True:
-                for message, _ in self.channel.receive():
+                for message, _ in channel.receive():
                     if message["type"] == protocol.REJECTED:
                         return RETRY_MOST_S
                     welcomed = welcomed or message["type"] == protocol.WELCOME
                     if message["type"] == protocol.TAKE_WINDOW:
-                        self._answer(self.channel, message)
+                        self._answer(channel, message)
         except (OSError, protocol.Closed, protocol.ProtocolError) as error:
             log("no agent: %s" % (error or type(error).__name__), once=True)
         finally:
-            channel, self.channel = self.channel, None
             if channel is not None:
                 channel.close()
+                self.channel = None if self.channel is channel else self.channel
         return 0.0 if welcomed else None
 
     def _answer(self, channel: protocol.Channel, request: Dict[str, Any]) -> None:
@@ -128,16 +131,15 @@ class Session:
 
     def stop(self) -> None:
         """End the thread where it only waits, so that the process has the threads that it has without us."""
-        self.running = False
+        self.running = None
         self._wake()
-        channel = self.channel
+        channel, over = self.channel, self.over
         if channel is not None:
             try:
                 channel.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
-        if self.over.acquire(True, 1.0):
-            self.over.release()
+        over.acquire(True, 1.0)
         for _ in range(50):  # its last instructions are the interpreter's
             if len(threads()) == 1:
                 break

@@ -109,9 +109,9 @@ class Taker:
             self.steps.at = at.opened_step + window.steps
 
     def _cut(self, window: Window, whole: bool) -> None:
+        window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count  # the plain path closes in its cut
         self.path.cut()
         padding.end()
-        window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count
         window.whole = whole and window.by_steps
         self.phase = CUT
 
@@ -165,6 +165,7 @@ class Taker:
             self.path.interrupt(self.expire)
             if not self.wait(lambda: self.phase != OPEN, EXPIRE_S):
                 window.lost = protocol.GIVEN_UP
+                self.steps.at = self.steps.count + 1  # the next step closes it
 
     def expire(self) -> None:
         """Cut an open window here and now, wherever the steps are."""
