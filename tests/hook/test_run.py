@@ -42,6 +42,18 @@ def test_environment() -> None:
     assert environment({})["PYTHONPATH"] == ours
 
 
+@pytest.mark.parametrize("given", [":", "::", "/theirs:", ":/theirs", ""])
+def test_empty_entries_of_the_path(tmp_path: Path, given: str) -> None:
+    """An empty entry of PYTHONPATH is the working folder, with the hook as without it."""
+    command = [sys.executable, "-c", "import sys; print(sys.path)"]
+    plain = {**os.environ, "PYTHONPATH": given}
+    with_hook, without = (
+        subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, check=True, timeout=60).stdout
+        for env in (environment(plain), plain)
+    )
+    assert with_hook == without
+
+
 @pytest.mark.parametrize("command", [[sys.executable, "JOB"], [sys.executable, "-m", "job"]], ids=["file", "-m"])
 def test_plain_python(jobs: Jobs, agent: LittleAgent, command: list[str]) -> None:
     """A script and a module register at their first step, with the name they were given, and give a window."""

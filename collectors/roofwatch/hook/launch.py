@@ -18,7 +18,8 @@ def environment(
     result = dict(environ)
     ours = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inject")
     theirs = [entry for entry in environ.get("PYTHONPATH", "").split(os.pathsep) if entry != ours]
-    result["PYTHONPATH"] = os.pathsep.join([ours, *theirs]) if any(theirs) else ours
+    # ":" is two empty entries, and each names the working folder; unset and empty name nothing.
+    result["PYTHONPATH"] = os.pathsep.join([ours, *theirs]) if environ.get("PYTHONPATH") else ours
     if model is not None:
         result["ROOFWATCH_MODEL"] = model
     if labels:
