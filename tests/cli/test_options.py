@@ -43,6 +43,24 @@ def test_what_is_no_moment(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    ["2262-04-12T00:00Z", "3000-01-01", "9999-12-31T23:59:59-12:00", "1677-09-21T00:00Z", "0001-01-01T00:00+14:00",
+     "999999999d", "9" * 400 + "d"],
+)  # fmt: skip
+def test_what_64_bits_of_nanoseconds_do_not_hold(text: str) -> None:
+    """A time that neither the wire nor a database can hold is told from what is no time."""
+    with pytest.raises(OverflowError):
+        moment(text, NOW)
+
+
+def test_the_first_and_the_last_day_that_can_be_named() -> None:
+    """As the message about the range says: both ends lie within ±2⁶³ ns, by the calendar's own arithmetic."""
+    for day in (datetime(1677, 9, 22, tzinfo=UTC), datetime(2262, 4, 11, tzinfo=UTC)):
+        days = (day - datetime(1970, 1, 1, tzinfo=UTC)).days
+        assert moment(day.isoformat(), NOW) == days * 86_400 * 10**9
+
+
+@pytest.mark.parametrize(
     ("since", "until", "expected"),
     [
         (0, 0, "all time"), (NOW - HOUR, 0, "last 1 h"), (NOW - HOUR - 900_000_000, 0, "last 1 h"),

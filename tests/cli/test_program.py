@@ -100,6 +100,12 @@ def walk(group, words):  # type: ignore[no-untyped-def]
         (["nosuch"], "No such command 'nosuch'"),
         (["top", "--nosuch"], "No such option"),
         (["top", "--since", "3y"], "neither a duration"),
+        (
+            ["top", "--since", "3000-01-01"],
+            "'--since': '3000-01-01' is out of range: times from 1677-09-22 to 2262-04-11",
+        ),
+        (["nodes", "--until", "2500-01-01"], "'--until': '2500-01-01' is out of range: times from 1677"),
+        (["windows", "--since", "999999999d"], "'--since': '999999999d' is out of range: times from 1677"),
         (["top", "--since", "1h", "--until", "2h"], "--since is not before --until"),
         (["top", "--label", "novalue"], "key=value"),
         (["top", "--format", "xml"], "'xml' is not one of"),

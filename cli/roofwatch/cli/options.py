@@ -16,6 +16,8 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Format = Literal["table", "json", "csv"]
 
 _UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+NAMEABLE = range(-(1 << 63), 1 << 63)  # the Unix nanoseconds that the wire and the databases hold
+NAMEABLE_TEXT = "from 1677-09-22 to 2262-04-11"  # the whole days of it
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
 
 
@@ -24,15 +26,26 @@ def moment(text: str, now_ns: int) -> int:
 
     Raises:
         ValueError: it is none of these.
+        OverflowError: it lies outside NAMEABLE.
     """
     text = text.strip()
     if text in {"all", "now"}:
         return 0 if text == "all" else now_ns
     parts = _DURATION.findall(text)
     if parts and not _DURATION.sub("", text).strip():
-        return now_ns - int(sum(float(number) * _UNITS_S[unit] for number, unit in parts) * 1e9)
-    parsed = datetime.fromisoformat(text)
-    return int(parsed.astimezone().timestamp()) * 1_000_000_000 + parsed.microsecond * 1000
+        found = now_ns - int(sum(float(number) * _UNITS_S[unit] for number, unit in parts) * 1e9)
+    else:
+        found = _unix_ns(datetime.fromisoformat(text))
+    if found not in NAMEABLE:
+        raise OverflowError(text)
+    return found
+
+
+def _unix_ns(when: datetime) -> int:
+    try:
+        return int(when.astimezone().timestamp()) * 1_000_000_000 + when.microsecond * 1000
+    except ValueError as error:  # the year 1 in a zone where it was still the year 0
+        raise OverflowError(str(error)) from error
 
 
 class Moment(click.ParamType[int]):
@@ -46,7 +59,9 @@ class Moment(click.ParamType[int]):
             return value
         try:
             return moment(value, time.time_ns())
-        except (ValueError, OverflowError):
+        except OverflowError:
+            self.fail(f"{value!r} is out of range: times {NAMEABLE_TEXT} can be named.", param, ctx)
+        except ValueError:
             self.fail(f"{value!r} is neither a duration like 30m or 2d nor a time like 2026-01-31T12:00.", param, ctx)
 
 
