@@ -8,6 +8,7 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from . import protocol
+from .descriptors import JobChannel, lifted
 from .log import failure, log
 from .quiesce import threads
 from .request import Refused
@@ -31,7 +32,7 @@ class Session:
     def renew(self) -> None:
         """No thread, no connection: at the start, and in a forked child."""
         self.running: Optional[object] = None  # the thread whose turn it is
-        self.channel: Optional[protocol.Channel] = None
+        self.channel: Optional[JobChannel] = None
         self.sleep = _thread.allocate_lock()
         self.sleep.acquire()
         self.over = _thread.allocate_lock()
@@ -112,7 +113,7 @@ class Session:
                 self.channel = None if self.channel is channel else self.channel
         return 0.0 if welcomed else None
 
-    def _answer(self, channel: protocol.Channel, request: Dict[str, Any]) -> None:
+    def _answer(self, channel: JobChannel, request: Dict[str, Any]) -> None:
         answer: Dict[str, Any] = {"type": protocol.REFUSED, "request": request.get("request")}
         try:
             taken = self.taker.take(request)
@@ -123,7 +124,7 @@ class Session:
             answer.update(reason=protocol.ERROR, detail=type(error).__name__)
         else:
             try:
-                channel.send(dict(taken.message, size=os.fstat(taken.fd).st_size), taken.fd)
+                channel.send(dict(taken.message, size=taken.size()), taken.fd)
             finally:
                 taken.close()
             return
@@ -136,8 +137,8 @@ class Session:
         channel, over = self.channel, self.over
         if channel is not None:
             try:
-                channel.sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
+                channel.end()
+            except (OSError, protocol.Closed):
                 pass
         over.acquire(True, 1.0)
         for _ in range(50):  # its last instructions are the interpreter's
@@ -146,7 +147,7 @@ class Session:
             time.sleep(0.001)
 
 
-def _connect(path: str) -> protocol.Channel:
+def _connect(path: str) -> JobChannel:
     """A connection to the agent. Raises OSError where there is none, or where somebody else's program listens."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -156,9 +157,10 @@ def _connect(path: str) -> protocol.Channel:
         uid = _CREDENTIALS.unpack(credentials)[1]
         if uid not in (0, os.geteuid()) and not os.environ.get("ROOFWATCH_SOCKET"):
             raise OSError("the socket at %s belongs to uid %d" % (path, uid))
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=lifted(sock.detach()))
         sock.settimeout(None)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(CONNECT_S), 0))
     except BaseException:
         sock.close()
         raise
-    return protocol.job_side(sock)
+    return JobChannel(sock)

@@ -5,20 +5,28 @@ import tempfile
 from typing import Any, Callable, Dict, Optional
 
 from . import protocol
+from .descriptors import Mark, lifted
 
 
 class Taken:
     """A finished window: its descriptor, owned by this object, and what the agent is told about it."""
 
-    def __init__(self, fd: int, message: Dict[str, Any]) -> None:
+    def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.message = message
+        self.message: Dict[str, Any] = {}
+        self._mark = Mark(fd)
+
+    def size(self) -> int:
+        """Bytes of the trace. Raises OSError where the job has closed the descriptor."""
+        if not self._mark.holds(self.fd):
+            raise OSError("the job has closed the trace")
+        return os.fstat(self.fd).st_size
 
     def close(self) -> None:
         """Give the memory back."""
-        if self.fd >= 0:
+        if self.fd >= 0 and self._mark.holds(self.fd):
             os.close(self.fd)
-            self.fd = -1
+        self.fd = -1
 
 
 def message(
@@ -46,7 +54,7 @@ def save_private(save: Callable[[str], None]) -> int:
     Kineto writes ``path + ".tmp"`` and renames it. So that name is a link to the memory, in a folder of ours: even of
     a process that is killed meanwhile nothing stays but a folder.
     """
-    fd = os.memfd_create("roofwatch")  # close-on-exec
+    fd = lifted(os.memfd_create("roofwatch"))  # both close-on-exec
     try:
         folder = tempfile.mkdtemp(prefix="roofwatch-")
         try:

@@ -5,7 +5,6 @@ thread is inside a callback), *close*: closing while a thread is inside a callba
 """
 
 import _thread
-import os
 import threading
 import time
 from contextlib import contextmanager
@@ -186,15 +185,16 @@ class Taker:
                 if self.phase != CUT:
                     raise Refused(window.lost or protocol.GIVEN_UP)
                 result = self._close(window)
-            fd = self._save(window, result)
+            taken = trace.Taken(self._save(window, result))
         self.windows += 1
         try:
             self._residue(window)
             costs = cost(window.at, self.steps, self.path.name, window.by_steps)
         except BaseException:
-            os.close(fd)
+            taken.close()
             raise
-        return trace.Taken(fd, trace.message(request, window, self.steps.count, costs, padding.sums()))
+        taken.message = trace.message(request, window, self.steps.count, costs, padding.sums())
+        return taken
 
     @contextmanager
     def _no_capture(self) -> Iterator[None]:
