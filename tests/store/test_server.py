@@ -33,6 +33,7 @@ from store_builders import (
 from roofwatch.model.record import Window
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store.unreadable import Unreadable
 
 
 def small(name: str) -> Window:
@@ -114,6 +115,46 @@ def test_wrong_queries_are_told(store: RunningStore) -> None:
                 stub.Run(request, timeout=10)
             assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
             assert words in told.value.details()  # type: ignore[attr-defined]
+
+
+GARBAGE = b"\xff\xff\xff"  # a tag that never ends
+
+
+def test_what_is_no_protobuf_is_refused(store: RunningStore, tmp_path: Path) -> None:
+    """INVALID_ARGUMENT on both services, one line in the log for all, and what came before on the stream is kept."""
+    hello, segment = hello_of("a").SerializeToString(), segment_of([small("a")], 1)
+    stream = [hello, pb.AgentMessage(segment=segment).SerializeToString(), GARBAGE]
+    received: list[bytes] = []
+    with grpc.insecure_channel(store.address) as channel:
+        run, talk = channel.unary_unary("/roofwatch.v1.Query/Run"), channel.stream_stream("/roofwatch.v1.Ingest/Stream")
+        for call in (
+            *[lambda: run(GARBAGE, timeout=10)] * 5,
+            lambda: list(talk(iter([GARBAGE]), timeout=10)),
+            lambda: received.extend(talk(iter(stream), timeout=10)),
+        ):
+            with pytest.raises(grpc.RpcError) as told:
+                call()
+            assert told.value.code() == grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+            assert "cannot be read" in told.value.details()  # type: ignore[attr-defined]
+    assert pb.StoreMessage.FromString(received[1]).ack.status == pb.STORED
+    assert stored_uids(tmp_path / "store.db") == [uid_of("a")]
+    code, errors = store.terminate()
+    assert code == 0
+    assert len([line for line in errors.splitlines() if "cannot be read" in line]) == 1
+    assert "Traceback" not in errors
+
+
+def test_a_line_a_minute_about_what_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    """The next line counts what was refused in between."""
+    now = [0.0]
+    read = Unreadable(lambda: now[0]).tolerant(pb.QueryRequest.FromString)
+    for at in (0.0, 1.0, 59.0, 60.0):
+        now[0] = at
+        assert read(GARBAGE) is None
+    assert [message.split(", the last")[0] for message in caplog.messages] == [
+        "messages refused that cannot be read: 1",
+        "messages refused that cannot be read: 3",
+    ]
 
 
 def test_many_agents_at_once(store: RunningStore, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from roofwatch.store.hub import Hub
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
 from roofwatch.store.service import IngestService, QueryService
+from roofwatch.store.unreadable import Unreadable
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second store would share the port and get half of the agents
@@ -40,7 +41,7 @@ class Store:
         self._database = db
         self._writer = Writer(db)
         self.hub = Hub()
-        self._server = grpc.aio.server(options=_OPTIONS)
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(Unreadable(),))
         self._ingest = IngestService(self._writer, self.hub)
         rpc.add_IngestServicer_to_server(self._ingest, self._server)
         rpc.add_QueryServicer_to_server(QueryService(Queries(db)), self._server)

@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
@@ -25,6 +25,7 @@ from roofwatch.store.load import Hello
 from roofwatch.store.outcome import Outcome, rejected
 from roofwatch.store.queries import Queries
 from roofwatch.store.unpack import Unpacker
+from roofwatch.store.unreadable import REASON
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             reader.cancel()
 
     async def Stream(  # noqa: N802 - gRPC's name
-        self, requests: AsyncIterator[pb.AgentMessage], context: Any
+        self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
     ) -> AsyncIterator[pb.StoreMessage]:
         """Serve one agent until it hangs up, or the store drains."""
         hello = await self._hello(requests, context)
@@ -61,6 +62,8 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             yield pb.StoreMessage(hello=pb.StoreHello(protocol=PROTOCOL, version=version("roofwatch")))
             async for message in _outbound(connection):
                 yield message
+        except WireError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         finally:
@@ -72,11 +75,13 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         if not reader.cancelled():
             reader.exception()  # a broken connection; the stream has seen it too
 
-    async def _hello(self, requests: AsyncIterator[pb.AgentMessage], context: Any) -> Hello:
-        first = await anext(aiter(requests), None)
-        if first is None or first.WhichOneof("body") != "hello":
+    async def _hello(self, requests: AsyncIterator[pb.AgentMessage | None], context: Any) -> Hello:
+        first = await anext(aiter(requests), pb.AgentMessage())
+        if first is None:
+            await _refuse_unreadable(context)
+        if first.WhichOneof("body") != "hello":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "an agent says hello first")
-        said = first.hello  # type: ignore[union-attr]
+        said = first.hello
         if said.protocol != PROTOCOL:
             await context.abort(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -95,11 +100,15 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             self._budget.put_back(taken)
         return hello
 
-    async def _read(self, requests: AsyncIterator[pb.AgentMessage], connection: Connection) -> None:
+    async def _read(self, requests: AsyncIterator[pb.AgentMessage | None], connection: Connection) -> None:
         """Read the stream; every segment is on its way at once, and the budget bounds how many."""
         pending: set[asyncio.Task[None]] = set()
+        unreadable: WireError | None = None
         try:
             async for message in requests:
+                if message is None:
+                    unreadable = WireError(REASON)
+                    break
                 body = message.WhichOneof("body")
                 if body == "segment":
                     taken = await self._budget.take(max(message.segment.raw_bytes, len(message.segment.payload)))
@@ -112,7 +121,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         finally:
             if pending:
                 await asyncio.wait(pending)
-            connection.outbound.put_nowait(None)
+            connection.outbound.put_nowait(unreadable)
 
     async def _segment(self, envelope: pb.SegmentEnvelope, taken: int, connection: Connection) -> None:
         try:
@@ -144,6 +153,11 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         return outcome
 
 
+async def _refuse_unreadable(context: Any) -> NoReturn:
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, REASON)
+    raise AssertionError  # abort always raises
+
+
 async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
     """What goes down, until the end of the stream."""
     while (message := await connection.outbound.get()) is not None:
@@ -161,8 +175,10 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
         self._queries = queries
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-query")
 
-    async def Run(self, request: pb.QueryRequest, context: Any) -> pb.QueryResponse:  # noqa: N802 - gRPC's name
+    async def Run(self, request: pb.QueryRequest | None, context: Any) -> pb.QueryResponse:  # noqa: N802 - gRPC's name
         """Answer one query as JSON."""
+        if request is None:
+            await _refuse_unreadable(context)
         loop = asyncio.get_running_loop()
         try:
             answer = await loop.run_in_executor(
