@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from roofwatch.cli import entry
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -61,6 +64,38 @@ def test_a_command_that_cannot_be_run_exits_126(roofwatch: Roofwatch, tmp_path: 
         done = roofwatch("run", "--", str(path))
         assert done.returncode == 126
         assert done.stderr == f"roofwatch: cannot run {path}: Permission denied.\n"
+
+
+SCRIPTS = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+ALL_MODULES = ("click", "json", "signal", "importlib")  # that run imports, or click for it
+
+
+@pytest.mark.parametrize("path", ["{theirs}", "{theirs}:", "/nonexist:{theirs}/../theirs"])
+def test_modules_on_the_jobs_path_are_the_jobs_alone(tmp_path: Path, path: str) -> None:
+    """Broken modules of run's own names: the job runs as without roofwatch, and it is the job that finds them."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    for name in ALL_MODULES:
+        (theirs / f"{name}.py").write_text("raise ValueError('theirs: ' + __name__)\n")
+    env = {**os.environ, "PYTHONPATH": path.format(theirs=theirs)}
+    module, function = SCRIPTS["roofwatch"].split(":")
+    program = [sys.executable, "-c", f"from {module} import {function}; {function}()", "run", "--"]
+    for job in (["/bin/echo", "hi"], [sys.executable, "-c", "print('hi', flush=True); import click"]):
+        without, under = (
+            subprocess.run([*before, *job], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+            for before in ([], program)
+        )
+        assert without.stdout == "hi\n"
+        assert ("theirs: click" in without.stderr) == (job[0] == sys.executable)
+        assert (under.returncode, under.stdout, under.stderr) == (without.returncode, without.stdout, without.stderr)
+
+
+def test_the_path_of_run_puts_the_jobs_entries_last() -> None:
+    """Where roofwatch itself was put on PYTHONPATH it is still found, before all that is not its own."""
+    home = str(Path(entry.__file__).parents[2])
+    assert entry.own_first(["/bin", "/a", "/lib", "/site"], "/a:/nowhere") == ["/bin", "/lib", "/site", "/a"]
+    assert entry.own_first(["/bin", home, "/a", "/lib"], f"/a:{home}") == ["/bin", home, "/lib", "/a"]
+    assert entry.own_first(["/bin", "/lib"], "") == ["/bin", "/lib"]
 
 
 def test_the_environment_is_passed_on(roofwatch: Roofwatch) -> None:
