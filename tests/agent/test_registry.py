@@ -133,7 +133,9 @@ def test_silence_and_half_messages_time_out(agents):
 
     assert silent.recv(10) == b""
     assert connection.HELLO_WITHIN_S - 0.5 < time.monotonic() - began < connection.HELLO_WITHIN_S + 3
-    assert [m["type"] for m, _ in channel.receive()] == ["welcome"]
+    first, *more = [m["type"] for m, _ in channel.receive()]
+    assert first == "welcome"
+    assert set(more) <= {"take_window"}
     assert all(message["type"] == "take_window" for message in the_rest(channel))
     assert connection.MESSAGE_WITHIN_S - 0.5 < time.monotonic() - began < connection.MESSAGE_WITHIN_S + 3
     counted = agent.status()["connections"]

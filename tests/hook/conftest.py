@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -73,7 +75,7 @@ class Jobs:
         path = str(self.write(code))
         arguments = [part.replace("JOB", path) for part in (command or [sys.executable, "JOB"])]
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        job = subprocess.Popen(arguments, env=environ, text=True, cwd=self.folder, **pipes)
+        job = subprocess.Popen(arguments, env=environ, text=True, cwd=self.folder, start_new_session=True, **pipes)
         self.running.append(job)
         return job
 
@@ -89,8 +91,8 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
     starter = Jobs(tmp_path)
     yield starter
     for job in starter.running:
-        if job.poll() is None:
-            job.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)  # the ranks of a launcher too
         job.communicate()
 
 

@@ -28,7 +28,8 @@ class Hook:
         self.steps = Steps(self._boundary)
         path = choose(torch)
         self.taker = Taker(path, self.steps, Captures(torch, self._capture_begins))
-        self.session = Session(self.taker, self._describe, lambda: not is_worker())
+        self.explicit = False  # attach() was called: whatever this process is, it is to be seen
+        self.session = Session(self.taker, self._describe, self._welcome)
         if path.bindings is not None:
             guard.install(torch, path.bindings, self.taker)
         from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -42,6 +43,10 @@ class Hook:
         if (self.session.running is None or not self.session.alive) and not is_worker():
             self.session.live()
         self.taker.boundary(count)
+
+    def _welcome(self) -> bool:
+        # Again here: under ``python -m`` a launcher imports torch before its own module is __main__.
+        return not is_worker() and (self.explicit or not is_launcher())
 
     def _capture_begins(self) -> None:
         self.taker.capture_begins()
@@ -70,6 +75,7 @@ def _attach(model: Optional[str], labels: Mapping[str, str], explicit: bool) -> 
         _hook = Hook(torch, model or os.environ.get("ROOFWATCH_MODEL"), named)
     if _hook is not None and not is_worker():
         if explicit:
+            _hook.explicit = True
             _hook.session.live()
         else:
             _hook.session.begin()

@@ -17,7 +17,7 @@ from .window import Taker
 POLL_S = 5.0  # no thread of ours wakes more often than this without an agent
 RETRY_S, RETRY_MOST_S = 5.0, 60.0
 CONNECT_S = 2.0
-BUSY_SHARE = 0.1  # of a core since the last look: a process that imports torch and computes
+BUSY_SHARE = 0.005  # of a core since the last look: it does more than wait (launchers are known by name)
 _CREDENTIALS = struct.Struct("3i")
 
 
