@@ -28,7 +28,7 @@ demo: $(READY) ## profile two real jobs on this machine and show their top kerne
 
 .PHONY: test
 test: $(READY) ## run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, import-linter, generated code up to date
