@@ -16,10 +16,11 @@ from roofwatch.model.shapes import FLOATING, ITEM_BYTES, Call, Tensor
 
 
 class Work(NamedTuple):
-    """FLOPs and bytes of one call."""
+    """FLOPs and bytes of one call. Where the inputs leave the FLOPs in a range, ``flops`` is its lower end."""
 
     flops: int
     bytes: int
+    flops_max: int | None = None  # the range's upper end; None where ``flops`` is exact
 
 
 @dataclass(frozen=True, slots=True)
