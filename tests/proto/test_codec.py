@@ -17,10 +17,12 @@ from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
     Cause,
+    Collective,
     Cost,
     Device,
     DeviceWindow,
     Evidence,
+    Graph,
     IdleCause,
     KernelStat,
     Ledger,
@@ -94,6 +96,7 @@ signatures = st.builds(
     formula=maybe_text,
     precision=maybe_text,
     unit=maybe_text,
+    flops_max=maybe_number,
 )
 causes = st.builds(IdleCause, st.sampled_from(Cause), number, number, number, maybe_text)
 device_windows = st.builds(
@@ -114,7 +117,7 @@ costs = st.builds(
 )
 ledgers = st.builds(
     Ledger, number, number, number, st.booleans(), number, number, number, number, number,
-    st.dictionaries(text, number, max_size=3),
+    st.dictionaries(text, number, max_size=3), number, number, number, number,
 )  # fmt: skip
 
 
@@ -138,7 +141,17 @@ def windows(draw: st.DrawFn) -> Window:
         step_calls=number,
         step_ns=number,
     )
+    collectives = st.builds(
+        Collective, st.integers(0, len(on) - 1), text, text, number, number, st.none() | st.integers(0, 9999),
+        maybe_number, maybe_number,
+    )  # fmt: skip
+    graphs = st.builds(
+        Graph, st.integers(0, len(on) - 1), text, number, number, number, number, maybe_text, st.none() | real
+    )
     return Window(
+        first_step=draw(maybe_number),
+        collectives=tuple(draw(st.lists(collectives, max_size=3))),
+        graphs=tuple(draw(st.lists(graphs, max_size=3))),
         uid=draw(st.binary(min_size=16, max_size=16)).hex(),
         process=draw(processes),
         start_unix_ns=draw(number),

@@ -99,6 +99,7 @@ class Intake:
                 represents_ns=self.scheduler.represents_ns(member, arrived.start_unix_ns),
                 cost=arrived.cost,
                 padding=arrived.padding,
+                first_step=arrived.first_step,
                 bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
             )
             config = self._config

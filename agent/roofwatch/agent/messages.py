@@ -57,6 +57,7 @@ class WindowMessage:
     cost: Cost | None
     padding: Padding | None
     steps_seen: int | None
+    first_step: int | None = None
 
 
 def text(value: Any) -> str | None:
@@ -156,6 +157,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         cost=_cost(message.get("cost")),
         padding=_padding(message.get("padding")),
         steps_seen=integer(message.get("steps_seen")),
+        first_step=integer(message.get("first_step")),
     )
 
 

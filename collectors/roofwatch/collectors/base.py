@@ -12,8 +12,10 @@ from enum import StrEnum
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import (
+    Collective,
     Cost,
     Device,
+    Graph,
     IdleCause,
     Padding,
     Phase,
@@ -66,6 +68,8 @@ class RawGroup:
     step_ns: int = 0
     blocks: int | None = None  # smallest launch grid, in blocks
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
+    graph: int | None = None  # position in RawProfile.graphs of the graph that launched these records
+    arguments: str | None = None  # of a collective, compact JSON: collective, group, group_size, dtype
     op_calls: int | None = None  # calls of the op behind these records; fewer where one op launches several
 
 
@@ -104,6 +108,8 @@ class RawProfile:
     world_size: int | None = None
     dropped: dict[str, int] = field(default_factory=dict)
     problem: str | None = None  # one sentence when the input was damaged but part of it could be read
+    collectives: list[Collective] = field(default_factory=list)  # start 0 at the profile's start; bounded
+    graphs: list[Graph] = field(default_factory=list)
     unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any
 
 
@@ -116,6 +122,7 @@ class WindowContext:
     trigger: Trigger
     devices: tuple[Device, ...] = ()  # as the hook registered them, with measured peaks where calibrated
     steps: int | None = None
+    first_step: int | None = None
     represents_ns: int | None = None
     cost: Cost | None = None
     padding: Padding | None = None

@@ -12,11 +12,14 @@ from roofwatch.model.formulas import views
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature
-from roofwatch.model.roofline import UNKNOWN, Verdict, judge
+from roofwatch.model.roofline import UNKNOWN, Verdict, judge, peak_of
 
 LENDERS_AGREE = (
     0.9  # share of a kernel's classified time in one bound, for a record of unknown shape to take that bound
 )
+
+# Whose FLOPs are the model's: what MFU is made of in the literature, without elementwise work.
+MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 
 _BY_NAME = frozenset({views.VIEW.name, views.WRAPPER.name})
 _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
@@ -76,7 +79,7 @@ def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[li
         if item.backlog and verdict.evidence is not Evidence.DEFINITION:
             loan = loans.get((item.device, item.signature.kernel), _NOTHING)
             signature, verdict = _borrow(item, loan, devices[item.device])
-        ledger = _counted(ledger, item, verdict)
+        ledger = _counted(ledger, item, signature, verdict, devices[item.device])
         stat = _stat(item, signature, verdict)
         key = (signature.id, item.device, verdict.evidence)
         stats[key] = _joined(stats[key], stat) if key in stats else stat
@@ -114,10 +117,18 @@ def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Ev
         return UNKNOWN
     if evidence is Evidence.SHAPES and signature.formula in _BY_NAME:
         evidence = Evidence.NAME  # that the op does no work of its own is known by its name; shapes tell nothing here
-    return judge(
-        signature.flops, signature.bytes, item.mean_ns, device.peaks,
-        precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=device.units, evidence=evidence,
-    )  # fmt: skip
+
+    def judged(flops: int, moved: int) -> Verdict:
+        return judge(
+            flops, moved, item.mean_ns, device.peaks,
+            precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=device.units,
+            evidence=evidence,
+        )  # fmt: skip
+
+    least = judged(signature.flops, signature.bytes)
+    if signature.flops_max is None or judged(signature.flops_max, signature.bytes).bound is least.bound:
+        return least
+    return replace(least, bound=Bound.UNKNOWN)  # the two ends of the range differ: an answer shows both
 
 
 def _loans(merged: Sequence[_Merged], verdicts: Sequence[Verdict]) -> dict[tuple[int, str], _Loan]:
@@ -157,13 +168,32 @@ def _borrow(item: _Merged, loan: _Loan, device: Device) -> tuple[Signature, Verd
     )
 
 
-def _counted(ledger: Ledger, item: _Merged, verdict: Verdict) -> Ledger:
+def _with_model(ledger: Ledger, item: _Merged, signature: Signature, device: Device) -> Ledger:
+    """What MFU needs; of a range of FLOPs the lower end."""
+    if signature.kind not in MODEL_KINDS or item.category in (Category.MEMCPY, Category.MEMSET):
+        return ledger
+    if signature.flops == 0 and signature.bytes == 0:
+        return ledger  # a wrapper on a CPU: the op inside it did the work
+    ledger = replace(ledger, model_ns=ledger.model_ns + item.total_ns)
+    peak = peak_of(device.peaks, signature.precision, signature.unit)
+    if signature.flops is None or peak is None:
+        return ledger
+    flops = signature.flops * item.calls
+    return replace(
+        ledger,
+        model_known_ns=ledger.model_known_ns + item.total_ns,
+        model_flops=ledger.model_flops + flops,
+        model_peak_ns=ledger.model_peak_ns + round(flops / peak * 1e9),
+    )
+
+
+def _counted(ledger: Ledger, item: _Merged, signature: Signature, verdict: Verdict, device: Device) -> Ledger:
     total = item.total_ns
     lost = item.backlog and verdict.evidence not in _PROVEN  # backlog that could not borrow
     counts = verdict.evidence is not Evidence.DEFINITION and not lost
     known = counts and verdict.bound is not Bound.UNKNOWN
     return replace(
-        ledger,
+        _with_model(ledger, item, signature, device),
         device_time_ns=ledger.device_time_ns + total,
         linked_ns=ledger.linked_ns + sum(g.total_ns for g in item.groups if g.linked),
         backlog_ns=ledger.backlog_ns + (total if item.backlog else 0),

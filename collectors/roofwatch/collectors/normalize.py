@@ -71,13 +71,14 @@ def _signature(group: RawGroup, call: Call | None, formula: Formula | None, vend
     if work is None or formula is None or call is None:
         moved = None if group.moved_bytes is None else group.moved_bytes // group.calls
         return Signature(
-            group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, bytes=_bounded(moved)
+            group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, group.arguments,
+            bytes=_bounded(moved),
         )  # fmt: skip
     work = _of_one_record(work, group)
     precision, unit = precision_of(formula, call, vendor) if work.flops else (None, None)
     return Signature(
         group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, _arguments(call, formula),
-        work.flops, work.bytes, formula.name, precision, unit,
+        work.flops, work.bytes, formula.name, precision, unit, work.flops_max,
     )  # fmt: skip
 
 
@@ -89,7 +90,8 @@ def _of_one_record(work: Work, group: RawGroup) -> Work:
     """An op that launches its kernel several times (chunks of a list, of a batch) does a part of the work in each."""
     if group.op_calls is None or not 0 < group.op_calls < group.calls:
         return work
-    return Work(work.flops * group.op_calls // group.calls, work.bytes * group.op_calls // group.calls)
+    part = [None if n is None else n * group.op_calls // group.calls for n in work]
+    return Work(part[0] or 0, part[1] or 0, part[2])
 
 
 def _inputs(call: Call) -> tuple[str | None, str | None]:

@@ -39,6 +39,9 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
         shapes_recorded=raw.shapes_recorded,
         cost=context.cost,
         padding=context.padding,
+        first_step=context.first_step,
+        collectives=tuple(replace(c, start_unix_ns=raw.start_unix_ns + c.start_unix_ns) for c in raw.collectives),
+        graphs=tuple(raw.graphs),
     )
 
 

@@ -34,7 +34,7 @@ class Bindings:
 
     def config(self, shapes: bool, all_threads: bool) -> Any:
         """Shapes as asked; no stacks, no memory, no FLOPs."""
-        threads = {"profile_all_threads": True} if all_threads else {}
+        threads: Dict[str, Any] = {"profile_all_threads": True} if all_threads else {}
         extra = self._extra(**threads, **self._only)
         arguments = (self._state, shapes, False, False, False, False, extra)
         try:
@@ -53,7 +53,7 @@ class Bindings:
         return bool(getattr(profiler, "_is_profiler_enabled", False) or self.torch._C._autograd._profiler_enabled())
 
 
-def _understood(config: Any, **options: bool) -> Dict[str, bool]:
+def _understood(config: Any, **options: bool) -> Dict[str, Any]:
     """The options, where this torch knows them.
 
     ``trace_only`` came with torch 2.13: nothing but the trace is made of the window's events, which takes a quarter

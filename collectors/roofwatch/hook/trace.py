@@ -41,6 +41,7 @@ def message(
         "start_unix_ns": window.start_unix_ns,
         "duration_ns": at.cut - at.opened,
         "steps": at.cut_step - at.opened_step if window.whole else None,
+        "first_step": at.opened_step if window.by_steps else None,
         "shapes": window.shapes,
         "cost": cost,
         "padding": sums,

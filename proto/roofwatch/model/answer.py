@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.model.histogram import Histogram
+from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Signature, Window
 
 SCHEMA_VERSION = 1
@@ -20,7 +21,7 @@ SCHEMA_VERSION = 1
 ROW_KEYS = (
     "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "device", "calls", "total_ns", "est_ns", "share",
     "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns", "flops", "bytes", "intensity", "ridge", "bound", "evidence",
-    "roof_fraction",
+    "roof_fraction", "winnable_ns", "flops_max", "roof_fraction_max", "bound_range", "algbw", "busbw",
 )  # fmt: skip
 
 
@@ -61,6 +62,12 @@ class CoverageSum:
     classifiable_ns: int = 0
     classified_ns: int = 0
     named_ns: int = 0
+    model_ns: int = 0
+    model_known_ns: int = 0
+    model_flops: int = 0
+    model_peak_ns: int = 0
+    graph_ns: int = 0
+    graph_attributed_ns: int = 0
     sampled_ns: int = 0  # duration of the windows that represent a known time…
     represented_ns: int = 0  # …and that time
     dropped: dict[str, int] = field(default_factory=dict)
@@ -80,6 +87,12 @@ class CoverageSum:
         self.classifiable_ns += ledger.classifiable_ns
         self.classified_ns += ledger.classified_ns
         self.named_ns += ledger.named_ns
+        self.model_ns += ledger.model_ns
+        self.model_known_ns += ledger.model_known_ns
+        self.model_flops += ledger.model_flops
+        self.model_peak_ns += ledger.model_peak_ns
+        self.graph_ns += sum(graph.total_ns for graph in window.graphs)
+        self.graph_attributed_ns += sum(graph.attributed_ns for graph in window.graphs)
         if window.represents_ns:
             self.sampled_ns += window.duration_ns
             self.represented_ns += window.represents_ns
@@ -99,6 +112,11 @@ class CoverageSum:
             "classified_share": ratio(self.classified_ns, self.classifiable_ns),
             "named_share": ratio(self.named_ns, self.classifiable_ns),
             "sampled_share": ratio(self.sampled_ns, self.represented_ns),
+            "graph_share": ratio(self.graph_ns, self.device_time_ns),
+            "graph_attributed_share": ratio(self.graph_attributed_ns, self.graph_ns),
+            "model_flops": self.model_flops if self.model_known_ns else None,
+            "mfu": mfu(self.model_peak_ns, self.model_known_ns, self.span_ns),
+            "mfu_known_share": ratio(self.model_known_ns, self.model_ns),
             "dropped": dict(sorted(self.dropped.items())),
         }
 
@@ -106,6 +124,14 @@ class CoverageSum:
 def ratio(part: float, whole: float) -> float | None:
     """Part ÷ whole, None where there is no whole."""
     return part / whole if whole else None
+
+
+def mfu(model_peak_ns: float, model_known_ns: int, span_ns: float) -> float | None:
+    """Model FLOPs utilisation: the time that the model's FLOPs need at the peak of their precision ÷ span.
+
+    None where no FLOPs are known. A lower bound where part of the model's kernels have none (``mfu_known_share``).
+    """
+    return model_peak_ns / span_ns if model_known_ns and span_ns else None
 
 
 def weight_of(window: Window, device: DeviceWindow) -> float:
@@ -164,6 +190,7 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
     roof_time = sum(s.total_ns for s in roofed)
     histogram = Histogram.merged(s.histogram for s in parts if s.histogram is not None)
     low, high = min(s.min_ns for s in parts), max(s.max_ns for s in parts)
+    fraction = ratio(sum(s.roof_total_ns or 0.0 for s in roofed), roof_time) if roofed else None
     return {
         "kernel": signature.kernel,
         "kind": str(signature.kind),
@@ -188,8 +215,48 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "ridge": leading.ridge,
         "bound": str(leading.bound),
         "evidence": str(leading.evidence),
-        "roof_fraction": ratio(sum(s.roof_total_ns or 0.0 for s in roofed), roof_time) if roofed else None,
+        "roof_fraction": fraction,
+        "winnable_ns": None if fraction is None else round(est * max(0.0, 1.0 - fraction)),
+        **_range(signature, leading.ridge, fraction),
+        **_bandwidths(signature, ratio(total, calls)),
     }
+
+
+def _range(signature: Signature, ridge: float | None, fraction: float | None) -> dict[str, Any]:
+    """What the upper end of a range of FLOPs means: null where the FLOPs are exact, or their verdict unknown.
+
+    The roof fraction's denominator is the measured time, so it grows with the roof time max(FLOPs/π, bytes/β).
+    """
+    low, high, moved = signature.flops, signature.flops_max, signature.bytes
+    if low is None or high is None or not moved or ridge is None or fraction is None:
+        return {"flops_max": high, "roof_fraction_max": None, "bound_range": None}
+    ends = [max(flops / moved / ridge, 1.0) for flops in (low, high)]  # roof time in units of the memory time
+    bounds = [str(Bound.COMPUTE if flops / moved >= ridge else Bound.MEMORY) for flops in (low, high)]
+    return {"flops_max": high, "roof_fraction_max": fraction * ends[1] / ends[0], "bound_range": bounds}
+
+
+# Bus bandwidth ÷ algorithm bandwidth, by how many bytes a rank of n must send at least for each byte of the message:
+# nccl-tests, doc/PERFORMANCE.md. Others move each byte once.
+_BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+
+
+def _bandwidths(signature: Signature, mean_ns: float | None) -> dict[str, float | None]:
+    """Bytes/s of a collective: of the message, and over the links; null where size or group are not told."""
+    none: dict[str, float | None] = {"algbw": None, "busbw": None}
+    if signature.kind is not Kind.COMM or not signature.bytes or not mean_ns or signature.arguments is None:
+        return none
+    told = json.loads(signature.arguments)
+    name, size = told.get("collective"), told.get("group_size")
+    algorithm = signature.bytes / mean_ns * 1e9
+    if not name or not isinstance(size, int) or size < 1:
+        return {"algbw": algorithm, "busbw": None}
+    factor = _BUS_FACTORS.get(name)
+    return {"algbw": algorithm, "busbw": algorithm if factor is None else algorithm * factor(size)}
 
 
 def _percentile(histogram: Histogram, q: float, low: int, high: int) -> int | None:
@@ -221,14 +288,33 @@ def timeline(devices: Sequence[DeviceWindow]) -> dict[str, Any]:
     }
 
 
-def _causes(causes: Iterable[IdleCause]) -> dict[str, dict[str, int]]:
-    merged: dict[Cause, dict[str, int]] = {}
+def _causes(causes: Iterable[IdleCause]) -> dict[str, dict[str, Any]]:
+    merged: dict[Cause, dict[str, Any]] = {}
     for c in causes:
-        entry = merged.setdefault(c.cause, {"total_ns": 0, "count": 0, "longest_ns": 0})
+        entry = merged.setdefault(c.cause, {"total_ns": 0, "count": 0, "longest_ns": 0, "example": None})
         entry["total_ns"] += c.total_ns
         entry["count"] += c.count
-        entry["longest_ns"] = max(entry["longest_ns"], c.longest_ns)
+        if c.longest_ns > entry["longest_ns"]:
+            entry["longest_ns"], entry["example"] = c.longest_ns, c.example
     return {str(cause): merged[cause] for cause in sorted(merged, key=lambda c: -merged[c]["total_ns"])}
+
+
+def graphs_json(window: Window) -> list[dict[str, Any]]:
+    """The graphs of a window, most device time first."""
+    return [
+        {
+            "graph": g.name,
+            "device": window.devices[g.device].device.model,
+            "launches": g.launches,
+            "records": g.records,
+            "total_ns": g.total_ns,
+            "attributed_ns": g.attributed_ns,
+            "attributed_share": ratio(g.attributed_ns, g.total_ns),
+            "source": g.source,
+            "confidence": g.confidence,
+        }
+        for g in sorted(window.graphs, key=lambda g: -g.total_ns)
+    ]
 
 
 def device_json(device: Device) -> dict[str, Any]:

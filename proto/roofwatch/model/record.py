@@ -146,7 +146,8 @@ class Signature:
     """What a kernel is, apart from when it ran.
 
     ``shapes``, ``dtypes`` and ``arguments`` are compact JSON text; ``arguments`` holds the concrete inputs, strides and
-    formats that the formula reads. FLOPs and bytes are of one call.
+    formats that the formula reads, or what a collective moved among whom. FLOPs and bytes are of one call; where the
+    inputs leave the FLOPs in a range (packed sequences), it reaches from ``flops`` to ``flops_max``.
     """
 
     kernel: str
@@ -162,13 +163,15 @@ class Signature:
     formula: str | None = None
     precision: str | None = None
     unit: str | None = None  # matrix | vector
+    flops_max: int | None = None  # None where ``flops`` is exact
 
     @property
     def id(self) -> int:
-        """63-bit id of the content."""
+        """63-bit id of the content. What came later than the first version is part of it only where it is known."""
+        later = () if self.flops_max is None else (self.flops_max,)
         return content_id(
             "signature", self.kernel, self.kind, self.op, self.phase, self.module, self.shapes, self.dtypes,
-            self.arguments, self.flops, self.bytes, self.formula, self.precision, self.unit,
+            self.arguments, self.flops, self.bytes, self.formula, self.precision, self.unit, *later,
         )  # fmt: skip
 
 
@@ -229,8 +232,44 @@ class DeviceWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """One collective kernel, told apart so that the windows of several ranks can be laid side by side.
+
+    ``bytes`` is the message: the larger of what a rank puts in and gets out. ``group`` is the same text on every
+    rank of the group; ``sequence`` counts that group's collectives from the process's start, where the source tells.
+    """
+
+    device: int  # position in Window.devices
+    name: str  # all_reduce, all_gather, … (kinds.COLLECTIVES)
+    group: str
+    start_unix_ns: int
+    duration_ns: int
+    group_size: int | None = None
+    sequence: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """All launches of one device graph in a window, and how much of its time could be attributed to ops."""
+
+    device: int  # position in Window.devices
+    name: str  # "graph 7": its id where the source tells, else its place among the window's graphs
+    launches: int
+    records: int
+    total_ns: int
+    attributed_ns: int = 0
+    source: str | None = None  # nodes | capture | log: where the ops are from
+    confidence: float | None = None  # share of its records that fit what was captured
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """What was read and what was not. Device times are sums over device records."""
+    """What was read and what was not. Device times are sums over device records.
+
+    The ``model_`` sums are over matrix products, convolutions and attention: their device time, the part of it with
+    known FLOPs and peak, those FLOPs, and the time that they need at the peak of their precision.
+    """
 
     events_read: int
     device_records: int
@@ -242,6 +281,10 @@ class Ledger:
     classified_ns: int = 0
     named_ns: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)  # reason → count
+    model_ns: int = 0
+    model_known_ns: int = 0
+    model_flops: int = 0
+    model_peak_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +343,9 @@ class Window:
     shapes_recorded: bool = False
     cost: Cost | None = None
     padding: Padding | None = None
+    first_step: int | None = None  # optimizer steps of the process before the window: the same on all ranks of a job
+    collectives: tuple[Collective, ...] = ()
+    graphs: tuple[Graph, ...] = ()
 
     @property
     def span_ns(self) -> int:

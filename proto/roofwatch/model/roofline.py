@@ -30,7 +30,7 @@ UNKNOWN = Verdict(Bound.UNKNOWN, Evidence.NONE)
 
 def ridge_of(peaks: Peaks, precision: str | None, unit: str | None) -> float | None:
     """π / β in FLOP per byte, or None where either is unknown."""
-    peak = _peak(peaks, precision, unit)
+    peak = peak_of(peaks, precision, unit)
     return None if peak is None or peaks.bandwidth is None else peak / peaks.bandwidth.value
 
 
@@ -45,7 +45,7 @@ def roof_time_ns(
     """(compute time, memory time) of one call at the ceilings, in ns; None where a ceiling that matters is unknown."""
     if peaks.bandwidth is None:
         return None
-    peak = _peak(peaks, precision, unit)
+    peak = peak_of(peaks, precision, unit)
     if flops and peak is None:
         return None
     compute = flops / peak * 1e9 if flops and peak is not None else 0.0
@@ -91,7 +91,8 @@ def _short(mean_ns: float, blocks: int | None, units: int | None) -> bool:
     return mean_ns < LATENCY_NS or (blocks is not None and units is not None and blocks < units)
 
 
-def _peak(peaks: Peaks, precision: str | None, unit: str | None) -> float | None:
+def peak_of(peaks: Peaks, precision: str | None, unit: str | None) -> float | None:
+    """π in FLOP/s of a precision on a unit, or None."""
     if precision is None or unit is None:
         return None
     found = peaks.flops.get((precision, unit))

@@ -11,10 +11,12 @@ from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
     Cause,
+    Collective,
     Cost,
     Device,
     DeviceWindow,
     Evidence,
+    Graph,
     IdleCause,
     KernelStat,
     Ledger,
@@ -94,7 +96,9 @@ class Decoder:
             columns.arguments, columns.formula, columns.precision, columns.unit,
         )  # fmt: skip
         strings = self._strings
-        contents = zip(*([strings[i] for i in column] for column in texts), columns.flops, columns.bytes, strict=True)
+        highest = columns.flops_max or [-1] * len(columns.flops)  # not sent by the first version
+        numbers = (columns.flops, columns.bytes, highest)
+        contents = zip(*([strings[i] for i in column] for column in texts), *numbers, strict=True)
         signatures = []
         for announced, content in zip(self.signature_ids, contents, strict=True):
             entry = self._known.get(content)
@@ -126,7 +130,18 @@ class Decoder:
             shapes_recorded=w.shapes_recorded,
             cost=_cost(w.cost) if w.HasField("cost") else None,
             padding=_padding(w.padding) if w.HasField("padding") else None,
+            first_step=w.first_step if w.HasField("first_step") else None,
+            collectives=self._collectives(w.collectives, len(devices)),
+            graphs=tuple(_graph(graph, len(devices)) for graph in w.graphs),
         )
+
+    def _collectives(self, c: pb.Collectives, devices: int) -> tuple[Collective, ...]:
+        names = ([self._strings[i] for i in column] for column in (c.name, c.group))
+        numbers = ([_known(value) for value in column] for column in (c.group_size, c.sequence, c.bytes))
+        if c.device and max(c.device) >= devices:
+            raise ValueError(f"device {max(c.device)} of {devices}")
+        rows = zip(c.device, *names, c.start_unix_ns, c.duration_ns, *numbers, strict=True)
+        return tuple(Collective(*row) for row in rows)
 
     def _device_window(self, d: pb.DeviceWindow) -> DeviceWindow:
         return DeviceWindow(
@@ -191,6 +206,7 @@ def _signature(  # noqa: PLR0913, PLR0917 - one argument a column of the wire, i
     unit: str,
     flops: int,
     size: int,
+    flops_max: int,
 ) -> Signature:
     return Signature(
         kernel=kernel,
@@ -206,6 +222,15 @@ def _signature(  # noqa: PLR0913, PLR0917 - one argument a column of the wire, i
         formula=formula or None,
         precision=precision or None,
         unit=unit or None,
+        flops_max=_known(flops_max),
+    )
+
+
+def _graph(m: pb.Graph, devices: int) -> Graph:
+    if m.device >= devices:
+        raise ValueError(f"device {m.device} of {devices}")
+    return Graph(
+        m.device, m.name, m.launches, m.records, m.total_ns, m.attributed_ns, m.source or None, _number(m.confidence)
     )
 
 
@@ -238,6 +263,10 @@ def _ledger(m: pb.Ledger) -> Ledger:
         classified_ns=m.classified_ns,
         named_ns=m.named_ns,
         dropped=dict(m.dropped),
+        model_ns=m.model_ns,
+        model_known_ns=m.model_known_ns,
+        model_flops=m.model_flops,
+        model_peak_ns=m.model_peak_ns,
     )
 
 

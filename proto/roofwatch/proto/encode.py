@@ -5,7 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roofwatch.model.record import Cost, Device, DeviceWindow, Ledger, Node, Process, Signature, Window
+from roofwatch.model.record import (
+    Collective,
+    Cost,
+    Device,
+    DeviceWindow,
+    Graph,
+    Ledger,
+    Node,
+    Process,
+    Signature,
+    Window,
+)
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 UNKNOWN = -1
@@ -116,6 +127,7 @@ class Encoder:
         columns.unit.append(self._string(s.unit))
         columns.flops.append(_int(s.flops))
         columns.bytes.append(_int(s.bytes))
+        columns.flops_max.append(_int(s.flops_max))
         return index
 
     def _window(self, window: Window, message: pb.Window) -> None:
@@ -144,6 +156,10 @@ class Encoder:
                     padded_squared=p.padded_squared,
                 )
             )
+        if window.first_step is not None:
+            message.first_step = window.first_step
+        self._collectives(window.collectives, message.collectives)
+        message.graphs.extend(_graph(graph) for graph in window.graphs)
         self._kernels(window, message.kernels)
 
     def _device_window(self, device: DeviceWindow, message: pb.DeviceWindow) -> None:
@@ -162,6 +178,16 @@ class Encoder:
                 longest_ns=c.longest_ns,
                 example=c.example or "",
             )
+
+    def _collectives(self, found: Sequence[Collective], columns: pb.Collectives) -> None:
+        columns.device.extend(c.device for c in found)
+        columns.name.extend(self._string(c.name) for c in found)
+        columns.group.extend(self._string(c.group) for c in found)
+        columns.start_unix_ns.extend(c.start_unix_ns for c in found)
+        columns.duration_ns.extend(c.duration_ns for c in found)
+        columns.group_size.extend(_int(c.group_size) for c in found)
+        columns.sequence.extend(_int(c.sequence) for c in found)
+        columns.bytes.extend(_int(c.bytes) for c in found)
 
     def _kernels(self, window: Window, columns: pb.KernelStats) -> None:
         stats = window.kernels
@@ -183,6 +209,19 @@ class Encoder:
             columns.histogram_counts.extend(s.histogram.counts)
 
 
+def _graph(graph: Graph) -> pb.Graph:
+    return pb.Graph(
+        device=graph.device,
+        name=graph.name,
+        launches=graph.launches,
+        records=graph.records,
+        total_ns=graph.total_ns,
+        attributed_ns=graph.attributed_ns,
+        source=graph.source or "",
+        confidence=math.nan if graph.confidence is None else graph.confidence,
+    )
+
+
 def _ledger(ledger: Ledger) -> pb.Ledger:
     return pb.Ledger(
         events_read=ledger.events_read,
@@ -195,6 +234,10 @@ def _ledger(ledger: Ledger) -> pb.Ledger:
         classified_ns=ledger.classified_ns,
         named_ns=ledger.named_ns,
         dropped=dict(ledger.dropped),
+        model_ns=ledger.model_ns,
+        model_known_ns=ledger.model_known_ns,
+        model_flops=ledger.model_flops,
+        model_peak_ns=ledger.model_peak_ns,
     )
 
 

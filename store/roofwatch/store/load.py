@@ -218,8 +218,28 @@ class Loader:
         )
         names = ("window_id", "position", "cause", "total_ns", "count", "longest_ns", "example")
         bulk.insert(connection, schema.idle_causes, names, list(chain.from_iterable(causes)))
+        collectives = (
+            (
+                number, position, c.device, c.name, c.group, c.group_size, c.sequence, c.start_unix_ns, c.duration_ns,
+                c.bytes,
+            )
+            for number, w in windows
+            for position, c in enumerate(w.window.collectives)
+        )  # fmt: skip
+        bulk.insert(connection, schema.collectives, COLLECTIVE_NAMES, list(chain.from_iterable(collectives)))
+        graphs = (
+            (
+                number, position, g.device, g.name, g.launches, g.records, g.total_ns, g.attributed_ns, g.source,
+                g.confidence,
+            )
+            for number, w in windows
+            for position, g in enumerate(w.window.graphs)
+        )  # fmt: skip
+        bulk.insert(connection, schema.graphs, GRAPH_NAMES, list(chain.from_iterable(graphs)))
 
 
+COLLECTIVE_NAMES = tuple(c.name for c in schema.collectives.columns)
+GRAPH_NAMES = tuple(c.name for c in schema.graphs.columns)
 WINDOW_DEVICE_NAMES = tuple(c.name for c in schema.window_devices.columns)
 DEVICE_NAMES = tuple(c.name for c in schema.devices.columns)
 SIGNATURE_NAMES = tuple(c.name for c in schema.signatures.columns)
@@ -240,7 +260,7 @@ def signature_row(identity: int, s: Signature) -> tuple[Any, ...]:
     names = [None if text is None else text_id(text) for text in (s.kernel, s.op, s.module)]
     return (
         identity, *names, str(s.kind), str(s.phase), s.shapes, s.dtypes, s.arguments, s.formula, s.precision, s.unit,
-        s.flops, s.bytes,
+        s.flops, s.bytes, s.flops_max,
     )  # fmt: skip
 
 
@@ -250,7 +270,8 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         uid, w.process.id, w.start_unix_ns, w.duration_ns, w.steps, w.represents_ns, str(w.trigger), w.collector,
         w.shapes_recorded, w.ledger.events_read, w.ledger.device_records, w.ledger.device_time_ns,
         w.ledger.has_host_events, w.ledger.linked_ns, w.ledger.backlog_ns, w.ledger.classifiable_ns,
-        w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding),
+        w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
+        w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
     )  # fmt: skip
 
 

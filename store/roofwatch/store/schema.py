@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from roofwatch.model.record import Bound, Evidence
 
-REVISION = "0001"  # the newest migration
+REVISION = "0002"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -56,8 +56,8 @@ def _id(name: str = "id", **more: Any) -> Column[Any]:
     return Column(name, Int, primary_key=True, autoincrement=False, **more)
 
 
-def _int(name: str, *, null: bool = False) -> Column[Any]:
-    return Column(name, BigInteger, nullable=null)
+def _int(name: str, *, null: bool = False, default: int | None = None) -> Column[Any]:
+    return Column(name, BigInteger, nullable=null, server_default=None if default is None else str(default))
 
 
 def _text(name: str, *, null: bool = False) -> Column[Any]:
@@ -130,6 +130,7 @@ signatures = Table(
     _text("unit", null=True),
     _int("flops", null=True),
     _int("bytes", null=True),
+    _int("flops_max", null=True),
     Index("signatures_kernel", "kernel_id"),
 )
 
@@ -214,6 +215,11 @@ windows = Table(
     _int("padding_padded_tokens", null=True),
     _int("padding_real_squared", null=True),
     _int("padding_padded_squared", null=True),
+    _int("first_step", null=True),
+    _int("model_ns", default=0),
+    _int("model_known_ns", default=0),
+    _int("model_flops", default=0),
+    _int("model_peak_ns", default=0),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
 )
@@ -252,6 +258,38 @@ idle_causes = Table(
     _int("count"),
     _int("longest_ns"),
     _text("example", null=True),
+    sqlite_with_rowid=False,
+)
+
+collectives = Table(
+    "collectives",
+    metadata,
+    _id("window_id"),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("device", SmallInteger, nullable=False),  # the position in window_devices
+    _text("name"),
+    _text("group_name"),
+    _int("group_size", null=True),
+    _int("sequence", null=True),
+    _int("start_unix_ns"),
+    _int("duration_ns"),
+    _int("bytes", null=True),
+    sqlite_with_rowid=False,
+)
+
+graphs = Table(
+    "graphs",
+    metadata,
+    _id("window_id"),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("device", SmallInteger, nullable=False),  # the position in window_devices
+    _text("name"),
+    _int("launches"),
+    _int("records"),
+    _int("total_ns"),
+    _int("attributed_ns"),
+    _text("source", null=True),
+    Column("confidence", Double, nullable=True),
     sqlite_with_rowid=False,
 )
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from roofwatch.model.record import Bound, Device, Evidence, Node, Process, Signature, Window
+from roofwatch.model.record import Bound, Collective, Device, Evidence, Graph, Node, Process, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.decode import Decoder, Known
@@ -28,6 +28,7 @@ MAX_COUNT = 1 << 50
 MAX_UNIX_NS = 1 << 62  # the year 2116
 MAX_TEXT = 1 << 16  # characters; the names of C++ templates run to thousands
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
+MAX_PARTS = 10_000  # collectives, or graphs, in one window
 MAX_KNOWN = 200_000  # signatures remembered: about 200 MB
 
 Roofs = dict[tuple[int, int], tuple[float | None, float | None]]
@@ -182,7 +183,12 @@ def _check_window(w: Window) -> None:
     _in_range("steps and records", (w.steps or 0, ledger.events_read, ledger.device_records), MAX_COUNT)
     _in_range("dropped", ledger.dropped.values(), MAX_COUNT)
     times = (ledger.device_time_ns, ledger.linked_ns, ledger.backlog_ns, ledger.classifiable_ns)
-    _in_range("the ledger", (*times, ledger.classified_ns, ledger.named_ns), MAX_NS)
+    model = (ledger.model_ns, ledger.model_known_ns, ledger.model_peak_ns)
+    _in_range("the ledger", (*times, ledger.classified_ns, ledger.named_ns, *model), MAX_NS)
+    _in_range("FLOPs", (ledger.model_flops,), 1 << 62)
+    _in_range("the first step", (w.first_step or 0,), MAX_COUNT)
+    _check_collectives(w.collectives)
+    _check_graphs(w.graphs)
     for d in devices:
         _in_range("a device's times", (d.span_ns, d.busy_ns, d.exposed_copy_ns, d.exposed_communication_ns), MAX_NS)
         _in_range("a device's memory", (d.memory_used_bytes or 0, d.memory_peak_bytes or 0), MAX_COUNT)
@@ -203,6 +209,27 @@ def _check_window(w: Window) -> None:
         p = w.padding
         sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
         _in_range("the padding", sums, 1 << 62)
+
+
+def _check_collectives(found: Sequence[Collective]) -> None:
+    if len(found) > MAX_PARTS:
+        _fail(f"{len(found)} collectives in a window: the limit is {MAX_PARTS}")
+    if not found:
+        return
+    _check_texts(*(text for c in found for text in (c.name, c.group)))
+    _in_range("start of a collective", [c.start_unix_ns for c in found], MAX_UNIX_NS)
+    _below("duration of a collective", [c.duration_ns for c in found], MAX_NS)
+    counts = [n for c in found for n in (c.group_size, c.sequence, c.bytes) if n is not None]
+    _in_range("a collective's size", counts, 1 << 62)
+
+
+def _check_graphs(found: Sequence[Graph]) -> None:
+    if len(found) > MAX_PARTS:
+        _fail(f"{len(found)} graphs in a window: the limit is {MAX_PARTS}")
+    _check_texts(*(text for g in found for text in (g.name, g.source)))
+    _below("a graph's counts", [n for g in found for n in (g.launches, g.records)], MAX_COUNT)
+    _below("a graph's times", [n for g in found for n in (g.total_ns, g.attributed_ns)], MAX_NS)
+    _rates("a graph's confidence", [math.nan if g.confidence is None else g.confidence for g in found])
 
 
 def _check_process(p: Process) -> None:
@@ -229,8 +256,8 @@ def _check_signature(s: Signature) -> None:
     for text in (s.shapes, s.dtypes):
         if text is not None:
             json.loads(text, parse_constant=_fail, parse_float=_finite)  # answers give it as JSON
-    if (s.flops or 0) < 0 or (s.bytes or 0) < 0:
-        _fail("negative FLOPs or bytes")
+    if (s.flops or 0) < 0 or (s.bytes or 0) < 0 or (s.flops_max is not None and s.flops_max < (s.flops or 0)):
+        _fail("negative FLOPs or bytes, or a range of FLOPs that ends below its beginning")
 
 
 def _check_texts(*texts: str | None) -> None:

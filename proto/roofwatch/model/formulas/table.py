@@ -49,4 +49,6 @@ def work_of(formula: Formula, call: Call) -> Work | None:
         return None  # damaged shapes that the formula's own checks let through: unknown, never a crash
     if work is None or not 0 <= work.flops <= MAX_COUNT or not 0 <= work.bytes <= MAX_COUNT:
         return None
-    return work
+    if work.flops_max is None or work.flops_max == work.flops:
+        return Work(work.flops, work.bytes)
+    return work if work.flops < work.flops_max <= MAX_COUNT else None

@@ -157,7 +157,7 @@ class Process(_message.Message):
     def __init__(self, node: _Optional[int] = ..., pid: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., user: _Optional[str] = ..., job: _Optional[str] = ..., container: _Optional[str] = ..., rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., world_size: _Optional[int] = ..., model: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Signatures(_message.Message):
-    __slots__ = ("id", "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes")
+    __slots__ = ("id", "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes", "flops_max")
     ID_FIELD_NUMBER: _ClassVar[int]
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -172,6 +172,7 @@ class Signatures(_message.Message):
     UNIT_FIELD_NUMBER: _ClassVar[int]
     FLOPS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    FLOPS_MAX_FIELD_NUMBER: _ClassVar[int]
     id: _containers.RepeatedScalarFieldContainer[int]
     kernel: _containers.RepeatedScalarFieldContainer[int]
     kind: _containers.RepeatedScalarFieldContainer[int]
@@ -186,10 +187,11 @@ class Signatures(_message.Message):
     unit: _containers.RepeatedScalarFieldContainer[int]
     flops: _containers.RepeatedScalarFieldContainer[int]
     bytes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, id: _Optional[_Iterable[int]] = ..., kernel: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., op: _Optional[_Iterable[int]] = ..., phase: _Optional[_Iterable[int]] = ..., module: _Optional[_Iterable[int]] = ..., shapes: _Optional[_Iterable[int]] = ..., dtypes: _Optional[_Iterable[int]] = ..., arguments: _Optional[_Iterable[int]] = ..., formula: _Optional[_Iterable[int]] = ..., precision: _Optional[_Iterable[int]] = ..., unit: _Optional[_Iterable[int]] = ..., flops: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+    flops_max: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[_Iterable[int]] = ..., kernel: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., op: _Optional[_Iterable[int]] = ..., phase: _Optional[_Iterable[int]] = ..., module: _Optional[_Iterable[int]] = ..., shapes: _Optional[_Iterable[int]] = ..., dtypes: _Optional[_Iterable[int]] = ..., arguments: _Optional[_Iterable[int]] = ..., formula: _Optional[_Iterable[int]] = ..., precision: _Optional[_Iterable[int]] = ..., unit: _Optional[_Iterable[int]] = ..., flops: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., flops_max: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("uid", "process", "start_unix_ns", "duration_ns", "trigger", "collector", "steps", "represents_ns", "shapes_recorded", "devices", "ledger", "cost", "padding", "kernels")
+    __slots__ = ("uid", "process", "start_unix_ns", "duration_ns", "trigger", "collector", "steps", "represents_ns", "shapes_recorded", "devices", "ledger", "cost", "padding", "kernels", "first_step", "collectives", "graphs")
     UID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +206,9 @@ class Window(_message.Message):
     COST_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     KERNELS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    GRAPHS_FIELD_NUMBER: _ClassVar[int]
     uid: bytes
     process: int
     start_unix_ns: int
@@ -218,7 +223,50 @@ class Window(_message.Message):
     cost: Cost
     padding: Padding
     kernels: KernelStats
-    def __init__(self, uid: _Optional[bytes] = ..., process: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., trigger: _Optional[str] = ..., collector: _Optional[str] = ..., steps: _Optional[int] = ..., represents_ns: _Optional[int] = ..., shapes_recorded: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[DeviceWindow, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., padding: _Optional[_Union[Padding, _Mapping]] = ..., kernels: _Optional[_Union[KernelStats, _Mapping]] = ...) -> None: ...
+    first_step: int
+    collectives: Collectives
+    graphs: _containers.RepeatedCompositeFieldContainer[Graph]
+    def __init__(self, uid: _Optional[bytes] = ..., process: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., trigger: _Optional[str] = ..., collector: _Optional[str] = ..., steps: _Optional[int] = ..., represents_ns: _Optional[int] = ..., shapes_recorded: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[DeviceWindow, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., padding: _Optional[_Union[Padding, _Mapping]] = ..., kernels: _Optional[_Union[KernelStats, _Mapping]] = ..., first_step: _Optional[int] = ..., collectives: _Optional[_Union[Collectives, _Mapping]] = ..., graphs: _Optional[_Iterable[_Union[Graph, _Mapping]]] = ...) -> None: ...
+
+class Collectives(_message.Message):
+    __slots__ = ("device", "name", "group", "start_unix_ns", "duration_ns", "group_size", "sequence", "bytes")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    device: _containers.RepeatedScalarFieldContainer[int]
+    name: _containers.RepeatedScalarFieldContainer[int]
+    group: _containers.RepeatedScalarFieldContainer[int]
+    start_unix_ns: _containers.RepeatedScalarFieldContainer[int]
+    duration_ns: _containers.RepeatedScalarFieldContainer[int]
+    group_size: _containers.RepeatedScalarFieldContainer[int]
+    sequence: _containers.RepeatedScalarFieldContainer[int]
+    bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, device: _Optional[_Iterable[int]] = ..., name: _Optional[_Iterable[int]] = ..., group: _Optional[_Iterable[int]] = ..., start_unix_ns: _Optional[_Iterable[int]] = ..., duration_ns: _Optional[_Iterable[int]] = ..., group_size: _Optional[_Iterable[int]] = ..., sequence: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Graph(_message.Message):
+    __slots__ = ("device", "name", "launches", "records", "total_ns", "attributed_ns", "source", "confidence")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTED_NS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    name: str
+    launches: int
+    records: int
+    total_ns: int
+    attributed_ns: int
+    source: str
+    confidence: float
+    def __init__(self, device: _Optional[int] = ..., name: _Optional[str] = ..., launches: _Optional[int] = ..., records: _Optional[int] = ..., total_ns: _Optional[int] = ..., attributed_ns: _Optional[int] = ..., source: _Optional[str] = ..., confidence: _Optional[float] = ...) -> None: ...
 
 class DeviceWindow(_message.Message):
     __slots__ = ("device", "span_ns", "busy_ns", "causes", "exposed_copy_ns", "exposed_communication_ns", "memory_used_bytes", "memory_peak_bytes")
@@ -255,7 +303,7 @@ class IdleCause(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., total_ns: _Optional[int] = ..., count: _Optional[int] = ..., longest_ns: _Optional[int] = ..., example: _Optional[str] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped")
+    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped", "model_ns", "model_known_ns", "model_flops", "model_peak_ns")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +321,10 @@ class Ledger(_message.Message):
     CLASSIFIED_NS_FIELD_NUMBER: _ClassVar[int]
     NAMED_NS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_NS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_KNOWN_NS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FLOPS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_PEAK_NS_FIELD_NUMBER: _ClassVar[int]
     events_read: int
     device_records: int
     device_time_ns: int
@@ -283,7 +335,11 @@ class Ledger(_message.Message):
     classified_ns: int
     named_ns: int
     dropped: _containers.ScalarMap[str, int]
-    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    model_ns: int
+    model_known_ns: int
+    model_flops: int
+    model_peak_ns: int
+    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., model_ns: _Optional[int] = ..., model_known_ns: _Optional[int] = ..., model_flops: _Optional[int] = ..., model_peak_ns: _Optional[int] = ...) -> None: ...
 
 class Cost(_message.Message):
     __slots__ = ("close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "parse_cpu_ns")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import CTE, Connection, and_, case, func, or_, select
 
-from roofwatch.model.answer import CoverageSum, ratio
+from roofwatch.model.answer import CoverageSum, mfu, ratio
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.scope import devices_of, windows_of
-from roofwatch.store.schema import idle_causes, window_drops, windows
+from roofwatch.store.schema import graphs, idle_causes, window_drops, windows
 
 
 def coverage(connection: Connection, f: Filter) -> CoverageSum:
@@ -29,6 +29,10 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
                     w.classifiable_ns,
                     w.classified_ns,
                     w.named_ns,
+                    w.model_ns,
+                    w.model_known_ns,
+                    w.model_flops,
+                    w.model_peak_ns,
                 )
             ),
             func.sum(case((w.has_host_events, w.device_time_ns), else_=0)).label("host_device_time_ns"),
@@ -39,10 +43,17 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
     ).one()
     pairs = devices_of(f)
     busy, span = connection.execute(select(func.sum(pairs.c.busy_ns), func.sum(pairs.c.span_ns))).one()
+    graph, attributed = connection.execute(
+        windows_of(f, func.sum(graphs.c.total_ns), func.sum(graphs.c.attributed_ns)).join(
+            graphs, graphs.c.window_id == windows.c.id
+        )
+    ).one()
     return CoverageSum(
         **{name: int(value or 0) for name, value in row._mapping.items()},  # noqa: SLF001 - SQLAlchemy's public name
         busy_ns=int(busy or 0),
         span_ns=int(span or 0),
+        graph_ns=int(graph or 0),
+        graph_attributed_ns=int(attributed or 0),
         dropped=dropped(connection, f),
     )
 
@@ -80,16 +91,68 @@ def summary(connection: Connection, f: Filter) -> dict[str, Any]:
         .join(pairs, and_(pairs.c.window_id == c.window_id, pairs.c.position == c.position))
         .group_by(c.cause)
     ).all()
+    examples = _examples(connection, pairs)
     return {
         "busy_ns": int(busy or 0),
         "idle_ns": int(span or 0) - int(busy or 0),
         "est_busy_ns": round(est_busy or 0),
         "est_idle_ns": round((est_span or 0) - (est_busy or 0)),
         "causes": {
-            cause: {"total_ns": int(total), "est_ns": round(est), "count": int(count), "longest_ns": int(longest)}
+            cause: {
+                "total_ns": int(total),
+                "est_ns": round(est),
+                "count": int(count),
+                "longest_ns": int(longest),
+                "example": examples.get(cause),
+            }
             for cause, total, est, count, longest in sorted(causes, key=lambda row: (-row[2], row[0]))
         },
     }
+
+
+def _examples(connection: Connection, pairs: CTE) -> dict[str, str | None]:
+    """The example of each cause's longest stretch."""
+    c = idle_causes.c
+    place = func.row_number().over(partition_by=c.cause, order_by=(c.longest_ns.desc(), c.window_id, c.position))
+    ranked = (
+        select(c.cause, c.example, place.label("place"))
+        .join(pairs, and_(pairs.c.window_id == c.window_id, pairs.c.position == c.position))
+        .subquery()
+    )
+    first = connection.execute(select(ranked.c.cause, ranked.c.example).where(ranked.c.place == 1))
+    return {row.cause: row.example for row in first}
+
+
+def mfu_by(connection: Connection, f: Filter, owner: str) -> dict[Any, float | None]:
+    """Model FLOPs utilisation by a column of the scope, windows weighted by the time that they stand for.
+
+    A window whose model kernels have no known FLOPs (recorded without shapes) says nothing, and is left out.
+    """
+    scope = devices_of(f)
+    key, w = scope.c[owner], windows.c
+    by_window = (
+        select(
+            scope.c.window_id,
+            key.label("owner"),
+            func.sum(scope.c.span_ns).label("span_ns"),
+            func.sum(scope.c.span_ns * scope.c.weight).label("est_ns"),
+        )
+        .group_by(scope.c.window_id, key)
+        .subquery()
+    )
+    b = by_window.c
+    found = connection.execute(
+        select(
+            b.owner,
+            func.sum(w.model_peak_ns * b.est_ns / b.span_ns),
+            func.sum(w.model_known_ns),
+            func.sum(b.est_ns),
+        )
+        .join(windows, w.id == b.window_id)
+        .where(b.span_ns > 0, or_(w.model_known_ns > 0, w.model_ns == 0))
+        .group_by(b.owner)
+    )
+    return {name: mfu(float(peak), int(known), float(span)) for name, peak, known, span in found}
 
 
 def lost() -> Any:

@@ -21,7 +21,7 @@ from roofwatch.store.queries.scope import among, devices_of
 from roofwatch.store.schema import BOUNDS, EVIDENCES, devices, kernel_stats, roofs, signatures, texts
 
 # Columns of a signature that are fields of the record as they are.
-PLAIN = ("shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes")
+PLAIN = ("shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes", "flops_max")
 
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
 

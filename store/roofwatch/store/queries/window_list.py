@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from roofwatch.model.answer import ratio
+from roofwatch.model.answer import mfu, ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import lost
@@ -26,7 +26,8 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         f,
         w.id, w.uid, w.start_unix_ns, p.id.label("process"), schema.nodes.c.host, p.pid, p.model, w.duration_ns,
         w.steps, w.represents_ns, w.trigger, w.collector, w.shapes_recorded, w.events_read, w.device_records,
-        w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.close_path,
+        w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.model_known_ns,
+        w.model_peak_ns, w.first_step, w.close_path,
         w.open_ns, w.quiesce_ns,
         w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns, w.lost_in_ns, w.lost_after_ns,
         w.parse_cpu_ns, lost().label("lost_ns"),
@@ -62,6 +63,8 @@ def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int]) -
         "span_ns": span,
         "linked_share": linked,
         "classified_share": ratio(row.classified_ns, row.classifiable_ns),
+        "first_step": row.first_step,
+        "mfu": mfu(row.model_peak_ns, row.model_known_ns, span),
         **{name: getattr(row, name) for name in COST},
         "dropped": dropped,
     }
