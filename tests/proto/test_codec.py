@@ -6,6 +6,7 @@ import contextlib
 import math
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import zstandard
@@ -312,3 +313,17 @@ def test_unknown_is_not_zero_on_the_wire() -> None:
     assert message.windows[0].steps == -1
     assert math.isnan(message.windows[0].kernels.roof_ns[0])
     assert codec.windows(message)[0].kernels[0].roof_ns is None
+
+
+def test_a_segment_of_the_first_version_is_understood() -> None:
+    """An agent of the first version sends no column flops_max: its signatures keep their ids, and are exact."""
+    signature = Signature("k", Kind.MATMUL, flops=5, bytes=7)
+    assert signature.id != replace(signature, flops_max=9).id
+    stats = KernelStat(signature, 0, 1, 1, 1, 1, Histogram(), Bound.COMPUTE, Evidence.SHAPES)
+    window = Window(
+        "0" * 32, Process(Node("n"), 1), 1, 1, Trigger.PERIODIC, "kineto",
+        (DeviceWindow(Device(Vendor.CPU, "c"), 1, 1),), (stats,), Ledger(1, 1, 1, has_host_events=True),
+    )  # fmt: skip
+    message = codec.segment([window])
+    message.dictionary.signatures.ClearField("flops_max")
+    assert codec.windows(message) == [window]

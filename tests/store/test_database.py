@@ -11,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect, select, text
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import config, database, schema
@@ -181,3 +181,20 @@ def test_addresses() -> None:
     assert config.parse_address("store.example:7431") == ("store.example", 7431)
     hosts = ("127.0.0.1", "127.9.9.9", "::1", "localhost", "0.0.0.0", "::", "10.0.0.1", "localhost.example")  # noqa: S104
     assert [config.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
+
+
+def test_a_database_of_the_first_version_keeps_what_it_holds(tmp_path: Path) -> None:
+    """A window written under schema 0001 is there after the upgrade: its new sums are empty, the rest unknown."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'store.db'}")
+    with engine.begin() as connection:
+        upgrade.run(connection, "0001")
+        names = [c["name"] for c in inspect(connection).get_columns("windows")]
+        values = ", ".join("x'00'" if n == "uid" else "'text'" if n in {"trigger", "collector"} else "1" for n in names)
+        connection.execute(text(f"INSERT INTO windows ({', '.join(names)}) VALUES ({values})"))  # noqa: S608 - our own
+    engine.dispose()
+    opened = database.open(str(tmp_path / "store.db"))
+    with opened.read() as connection:
+        w = schema.windows.c
+        row = connection.execute(select(w.device_time_ns, w.first_step, w.model_ns, w.model_peak_ns)).one()
+        assert tuple(row) == (1, None, 0, 0)
+    opened.close()

@@ -168,20 +168,20 @@ def test_causes_and_cost(db: Database, writer: Writer) -> None:
     windows = [
         window_of(
             "a", [stat(NORM, [500])], span_ns=1000, represents_ns=10_000,
-            causes=(cause(Cause.INPUT, 300, 2, 200), cause(Cause.SYNC, 200, 1, 200)),
+            causes=(cause(Cause.INPUT, 300, 2, 200, "in next"), cause(Cause.SYNC, 200, 1, 200)),
             cost=Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=60, lost_after_ns=-10),
         ),
         window_of(
             "b", [stat(NORM, [900])], span_ns=1000, represents_ns=1000,
-            causes=(cause(Cause.INPUT, 100, 1, 100),), cost=Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=20),
+            causes=(cause(Cause.INPUT, 100, 1, 100, "shorter"),), cost=Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=20),
         ),
         window_of("c", [stat(NORM, [1])], cost=Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=1000)),
         window_of("d", [stat(NORM, [1])], represents_ns=1000, cost=Cost("plain", 1, 2, 3, 4, 5)),
     ]  # fmt: skip
     found = answers(db, writer, *windows).run("top", Filter())
     assert found["summary"]["causes"] == {
-        "input": {"total_ns": 400, "est_ns": 3100, "count": 3, "longest_ns": 200},
-        "sync": {"total_ns": 200, "est_ns": 2000, "count": 1, "longest_ns": 200},
+        "input": {"total_ns": 400, "est_ns": 3100, "count": 3, "longest_ns": 200, "example": "in next"},
+        "sync": {"total_ns": 200, "est_ns": 2000, "count": 1, "longest_ns": 200, "example": None},
     }
     assert found["cost"] == {
         "windows": 2, "lost_ns": 70, "represented_ns": 11_000, "share": pytest.approx(70 / 11_000),
