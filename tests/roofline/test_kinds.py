@@ -45,7 +45,7 @@ from roofwatch.model.kinds import Kind, kind_of
         (None, "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_tn_align1>", Kind.MATMUL),
         (None, "nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", Kind.MATMUL),
         (None, "void pytorch_flash::flash_fwd_kernel<…>", Kind.ATTENTION),
-        (None, "triton_poi_fused__scaled_dot_product_flash_attention_cat_3", Kind.ELEMENTWISE),
+        (None, "triton_poi_fused__scaled_dot_product_flash_attention_cat_3", Kind.LAYOUT),
         (None, "triton_red_fused_add_mean_mul_pow_rsqrt_0", Kind.NORM),
         (None, "batched_transpose_16x64_pack_1x4_ediv_1x2_half", Kind.LAYOUT),
         (None, "SubTensorOpWithScalar1d", Kind.ELEMENTWISE),

@@ -6,6 +6,8 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
+from roofwatch.model import kernel_rules
+
 _LONGEST = 512  # characters of a name that rules look at: a template's tail tells nothing more, and names are untrusted
 
 
@@ -37,26 +39,6 @@ class Kind(StrEnum):
     AICPU = "aicpu"
     OTHER = "other"
 
-
-# Kernels whose kind does not depend on the op that launched them: a relayout inside a convolution is layout.
-_ALWAYS = (
-    (
-        Kind.COMM,
-        (
-            r"^nccl|^rccl|ncclDev|ncclKernel|cross_device_reduce|all_?reduce|all_?gather_kernel|"
-            r"reduce_scatter_kernel|nvls|multimem_|^hcom_|^Hccl|oneShotAllReduce|twoShotAllReduce|"
-            r"moe_?distribute(dispatch|combine)"
-        ),
-    ),
-    (Kind.COPY_FILL, r"^memcpy|^memset|^copybuffer|^fillbuffer|__amd_rocclr_(copy|fill)"),
-    (
-        Kind.LAYOUT,
-        (
-            r"nchwtonhwc|nhwctonchw|nchwtofold|^batched_transpose|im2d?_?2?col|col2im|catarraybatchedcopy|"
-            r"transpose_readwrite|TransData"
-        ),
-    ),
-)
 
 # By the op's base name, first match wins.
 _OPS = (
@@ -149,80 +131,13 @@ _OPS = (
     ),
 )
 
-# By the kernel's name, first match wins; conv before matmul, since convolutions run on GEMM kernels.
-_KERNELS = (
-    (Kind.NORM, r"^triton_(red|per)_.*(_norm|rsqrt)"),
-    (Kind.SOFTMAX, r"^triton_(red|per)_.*softmax"),
-    (Kind.REDUCTION, r"^triton_(red|per)_"),
-    (Kind.ACTIVATION, r"^triton_poi_.*(gelu|silu|relu|sigmoid|tanh)"),
-    (Kind.ELEMENTWISE, r"^triton_poi_"),
-    (
-        Kind.GROUPED_MATMUL,
-        (
-            r"grouped_?(gemm|matmul)|group_?gemm|moe.*(?<!fb)gemm|(?<!fb)gemm.*moe|^_matmul_ogs|^bmm_.*e4m3.*e2m1|"
-            r"fused_moe_kernel"
-        ),
-    ),
-    (Kind.MOE, r"moe|topk_gating|routing|bitmatrix|_finalize_matmul_scatter"),
-    (Kind.OPTIMIZER, r"multi_tensor_apply|fusedadam|applyadam|adamfunctor|applymomentum"),
-    (
-        Kind.NORM,
-        (
-            r"layer_?norm|rms_?norm|batch_?norm|bn_(fw|bw)|gammabeta|group_?norm|rowwisemoments|"
-            r"computefusedparams|computeinternalgradients|computebackwardfused|welford"
-        ),
-    ),
-    (
-        Kind.CONV,
-        (
-            r"cudnn|implicit_gemm|implicitgemm|winograd|dgrad|wgrad|fprop|conv(?!ert)|^igemm_|miopensp3|conv2d|"
-            r"conv3d|depthwise"
-        ),
-    ),
-    (
-        Kind.ATTENTION,
-        (
-            r"flash_?(fwd|bwd|attn|attention)|fmha|attention|^attn_|_attn_|paged_attn|mha|^fwd_kernel_|splitkv|"
-            r"mlaprolog"
-        ),
-    ),
-    (Kind.SOFTMAX, r"softmax"),
-    (Kind.ROPE, r"rotary|rope"),
-    (Kind.LOSS, r"nll_loss|cross_?entropy|_loss"),
-    (
-        Kind.MATMUL,
-        (
-            r"(?<!fb)gemm|cutlass|nvjet|xmma|gemv|splitkreduce|cublas|s16816|wgmma|^cijk_|matmul|gemmk1|"
-            r"dot_kernel|epilogue::|triton_tem.*mm"
-        ),
-    ),
-    (Kind.POOLING, r"pool"),
-    (Kind.SORT_TOPK, r"sort|topk|radix|nonzero|deviceselect|unique"),
-    (
-        Kind.GATHER_SCATTER,
-        (r"index|gather|scatter|embedding|reshape_and_cache|kvcache|kv_cache|permute_\w+_kernel|permute_2d"),
-    ),
-    (Kind.RANDOM, r"philox|dropout|distribution_|random"),
-    (Kind.ACTIVATION, r"gelu|silu|relu|sigmoid|tanh|threshold|act_and_mul|swiglu|hardswish|leaky"),
-    (
-        Kind.CAST,
-        (
-            r"bfloat16_?(to)?_?(copy|float)|bfloat16tofloat|float16_copy|float8_copy|quantize|quant_kernel|"
-            r"dequant|_cast"
-        ),
-    ),
-    (Kind.COPY_FILL, r"fillfunctor|direct_copy|copy_kernel|memset"),
-    (Kind.REDUCTION, r"reduce_kernel|devicereduce|devicescan|reduce|cumsum|argmax"),
-    (Kind.LAYOUT, r"transpose|catarray|copy.*permute|nchw|nhwc|concat|split|pad|upsample"),
-    (Kind.ELEMENTWISE, r"elementwise|triton_?_+0d|functor|subtensorop"),
-)
+
+def _compiled(rules: tuple[tuple[str, str], ...]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
+    return tuple((Kind(kind), re.compile(pattern, re.IGNORECASE)) for kind, pattern in rules)
 
 
-def _compiled(rules: tuple[tuple[Kind, str], ...]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
-    return tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in rules)
-
-
-_ALWAYS_RULES, _OP_RULES, _KERNEL_RULES = _compiled(_ALWAYS), _compiled(_OPS), _compiled(_KERNELS)
+_ALWAYS_RULES, _OP_RULES = _compiled(kernel_rules.ALWAYS), _compiled(_OPS)
+_KERNEL_RULES = _compiled(kernel_rules.KERNELS)
 
 
 def _first(rules: tuple[tuple[Kind, re.Pattern[str]], ...], *texts: str) -> Kind | None:
