@@ -52,6 +52,7 @@ class _OpArgs(Struct, gc=False):
     dtypes: Raw = msgspec.field(name="Input type", default=Raw(b""))
     strides: Raw = msgspec.field(name="Input Strides", default=Raw(b""))
     concrete: Raw = msgspec.field(name="Concrete Inputs", default=Raw(b""))
+    sequence: Any = msgspec.field(name="Sequence number", default=UNKNOWN)
 
 
 class _HostArgs(Struct, gc=False):
@@ -71,9 +72,10 @@ class _DeviceArgs(Struct, gc=False):
 class Columns:
     """All that is kept of a trace. ``add`` batches, then ``close``.
 
-    Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs; ``host`` (calls of the runtime and
-    the driver) thread, correlation, grid, block; ``device`` sort, correlation, device, grid, block, bytes;
-    ``notes`` and ``modules`` thread. Grid and block are products over the three dimensions.
+    Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs, sequence (autograd's number, the
+    same for an op and its backward node); ``host`` (calls of the runtime and the driver) thread, correlation, grid,
+    block; ``device`` sort, correlation, device, grid, grid_x, grid_y, block, bytes; ``notes`` and ``modules`` thread.
+    Grid and block are products over the three dimensions.
     """
 
     def __init__(self, longest_name: int) -> None:
@@ -83,9 +85,9 @@ class Columns:
         self.dropped: Counter[str] = Counter()
         self.events = 0
         self.ascend = False
-        self.ops = Table("thread", "inputs")
+        self.ops = Table("thread", "inputs", "sequence")
         self.host = Table("thread", "correlation", "grid", "block")
-        self.device = Table("sort", "correlation", "device", "grid", "block", "bytes")
+        self.device = Table("sort", "correlation", "device", "grid", "grid_x", "grid_y", "block", "bytes")
         self.notes = Table("thread")
         self.modules = Table("thread")
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
@@ -181,17 +183,21 @@ class Columns:
         args = self._args(_OpArgs, _op_args, events)
         inputs = self.inputs
         ids = [inputs[b"\0".join((a.shapes, a.dtypes, a.strides, a.concrete))] for a in args]
-        self.ops.add(**common, inputs=_ints(ids))
+        self.ops.add(**common, inputs=_ints(ids), sequence=_numbers([a.sequence for a in args]))
 
     def _add_device(self, sort: int, events: list[Complete], common: dict[str, Ints]) -> None:
         args = self._args(_DeviceArgs, _device_args, events)
         devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
+        grids = [a.grid for a in args]
+        volumes = [_volume(grid) for grid in grids]
         self.device.add(
             **common,
             sort=np.full(len(events), sort, dtype=np.int64),
             correlation=_numbers([a.correlation for a in args]),
             device=_numbers(devices),
-            grid=_ints([_volume(a.grid) for a in args]),
+            grid=_ints(volumes),
+            grid_x=_ints([g[0] if n > 0 else UNKNOWN for g, n in zip(grids, volumes, strict=True)]),
+            grid_y=_ints([g[1] if n > 0 else UNKNOWN for g, n in zip(grids, volumes, strict=True)]),
             block=_ints([_volume(a.block) for a in args]),
             bytes=_numbers([a.bytes for a in args]),
         )
