@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LAUNCH = re.compile(r"Launch(?!HostFunc)|Mem(?:cpy|set)")
+_ANY_COPY = re.compile(r"Memcpy")
 _COPY = re.compile(r"Memcpy(?!.*Async)")  # returns when the copy is done
 _SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A(?:cuda|hip)Free\Z")
 _SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
@@ -39,6 +40,7 @@ def mask(names: Sequence[str], test: Test) -> Mask:
 
 is_launch: Test = _LAUNCH.search
 is_item_grid: Test = _ITEM_GRID.match  # its grid counts work items, where all others' count blocks
+is_copy_call: Test = _ANY_COPY.search
 is_blocking_copy: Test = _COPY.search
 is_sync_call: Test = _SYNC.search
 is_copy_op: Test = _COPY_OP.__eq__

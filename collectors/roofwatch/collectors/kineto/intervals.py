@@ -49,6 +49,15 @@ def outside(spans: Spans, start: int, end: int) -> Spans:
     return starts[filled], ends[filled]
 
 
+def silences(starts: Ints, ends: Ints, low: int, high: int, *, longer_than: int) -> Spans:
+    """The long stretches of [low, high) that no event reaches into; an event without length ends one too."""
+    order = np.argsort(starts, kind="stable")
+    begun = np.clip(np.append(starts[order], high), low, high)
+    reach = np.maximum.accumulate(np.append(low, np.clip(ends[order], low, high)))
+    long = begun - reach > longer_than
+    return reach[long], begun[long]
+
+
 class Layers:
     """Several sets of disjoint spans, of which an earlier one covers the later: each instant belongs to one at most."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +9,15 @@ import numpy as np
 from roofwatch.collectors.base import RawDevice
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import KERNEL, MEMCPY
+from roofwatch.collectors.kineto.examples import Examples, neighbours, place, short
+from roofwatch.collectors.kineto.gaps import Gaps, gaps_of
 from roofwatch.collectors.kineto.intervals import joined, length, outside, union
 from roofwatch.collectors.kineto.link import launches_of
 from roofwatch.collectors.kineto.waits import WAITS, Waits
 from roofwatch.model.record import Cause, IdleCause
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,21 +34,8 @@ DRAINED_NS = 200_000
 # From the call to the kernel's start a device takes 3 to 20 µs; beyond 50 µs something else is in the way.
 LAUNCH_GAP_NS = 50_000
 MAX_THREADS = 1000  # asked for each device, those that launched before most gaps; keeps a hostile trace quick
-_EXAMPLE_CHARACTERS = 160
 _CAUSES = tuple(Cause)
-
-
-@dataclass(frozen=True, slots=True)
-class _Gaps:
-    """Idle stretches of one device. ``thread`` -1: not known who launched; ``launch``: when the next record was."""
-
-    start: Ints
-    end: Ints
-    following: Ints  # row of the record that ends the gap, -1 at the end of the window
-    thread: Ints
-    launch: Ints
-    queued: Mask  # surely launched before the gap
-    in_graph: Mask  # between two records of one graph launch
+_CPU_WAITS = ((Cause.INPUT, calls.is_input), (Cause.COMMUNICATION, calls.is_communication_call))
 
 
 def host_hull(columns: Columns, host: Host) -> tuple[int, int] | None:
@@ -69,7 +57,7 @@ def with_timelines(
     sort, name = columns.device["sort"], columns.device["name"]
     collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
     copy = sort == MEMCPY
-    compute = ~collective & ~copy
+    compute = (sort == KERNEL) & ~collective
     for index, device in enumerate(devices):
         (rows,) = np.nonzero(position == index)
         start, end = columns.device["start"][rows], columns.device["end"][rows]
@@ -77,11 +65,11 @@ def with_timelines(
         if hull is not None:
             low, high = min(low, hull[0]), max(high, hull[1])
         busy = union(start, end)
-        gaps = _gaps_of(rows, outside(busy, low, high), columns, launches)
-        shares = _shares(gaps, waits, low, high)
+        gaps = gaps_of(rows, outside(busy, low, high), columns, launches)
+        shares, split = _shares(gaps, waits, low, high)
         device.span_ns = high - low
         device.busy_ns = length(busy)
-        device.causes = _causes(gaps, shares, [names[i] for i in name[gaps.following].tolist()])
+        device.causes = _causes(shares, Examples(columns, launches, waits, gaps, split, (low, high)).of)
         device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows])
         device.exposed_communication_ns = _exposed(start, end, collective[rows], compute[rows])
 
@@ -90,32 +78,33 @@ def with_cpu_timeline(device: RawDevice, columns: Columns, host: Host) -> None:
     """The same for a window without a device: busy is the union of ops over all threads.
 
     Idle is ``input`` where a thread was in a data loader's next, ``communication`` where one was in a collective's
-    call, and ``host`` elsewhere: Python, or work that records no ops.
+    call, and ``host`` elsewhere: Python, or work that records no ops. Nothing is ``sync`` or ``copy``: a CPU waits
+    for no device, and ``aten::item`` is an op like any other.
     """
     hull = host_hull(columns, host)
     if hull is None:
         return
-    ops, notes = columns.ops, columns.notes
+    ops = columns.ops
     low, high = hull
     if len(ops):
         low, high = min(low, int(ops["start"].min())), max(high, int(ops["end"].max()))
-    busy = union(ops["start"], ops["end"])
-    idle = outside(busy, low, high)
     names = columns.names.values_seen
+    # The oldest writers recorded annotations as ops: they are where the thread was, not work.
+    work = ~calls.mask(names, lambda name: calls.is_step(name) or calls.is_optimizer(name) or calls.is_input(name))
+    worked = work[ops["name"]]
+    busy = union(ops["start"][worked], ops["end"][worked])
+    idle = outside(busy, low, high)
     shares = {cause: np.zeros(len(idle[0]), dtype=np.int64) for cause in _CAUSES}
-    rest = idle[1] - idle[0]
+    shares[Cause.HOST] = idle[1] - idle[0]
+    found = {cause: _named(columns, names, test) for cause, test in _CPU_WAITS}
     covered = (np.empty(0, dtype=np.int64),) * 2
-    for cause, test in ((Cause.INPUT, calls.is_input), (Cause.COMMUNICATION, calls.is_communication_call)):
-        chosen = calls.mask(names, test)[notes["name"]]
-        wider = joined([covered, (notes["start"][chosen], notes["end"][chosen])])
+    for cause, (start, end, _) in found.items():
+        wider = joined([covered, (start, end)])
         shares[cause] = _overlap(wider, idle) - _overlap(covered, idle)
-        rest = rest - shares[cause]
+        shares[Cause.HOST] = shares[Cause.HOST] - shares[cause]
         covered = wider
-    shares[Cause.HOST] = rest
-    unknown = np.full(len(rest), -1, dtype=np.int64)
-    no = np.zeros(len(rest), dtype=np.bool_)
     device.span_ns, device.busy_ns = high - low, length(busy)
-    device.causes = _causes(_Gaps(*idle, unknown, unknown, unknown, no, no), shares, [""] * len(rest))
+    device.causes = _causes(shares, lambda cause, at: _cpu_example(columns, found.get(cause), idle, at, low))
 
 
 def unused(vendor: str, columns: Columns, host: Host, window: Taken) -> RawDevice:
@@ -125,16 +114,53 @@ def unused(vendor: str, columns: Columns, host: Host, window: Taken) -> RawDevic
     thread has any.
     """
     device = RawDevice(vendor, "", span_ns=window.end - window.start)
-    threads = np.concatenate([table["thread"] for table in (columns.ops, columns.host, columns.notes)])
     start, end = np.array([window.start]), np.array([window.end])
     none, no = np.array([-1]), np.array([False])
-    thread = np.array([np.argmax(np.bincount(threads))]) if len(threads) else none
-    gaps = _Gaps(start, end, following=none, thread=thread, launch=end, queued=no, in_graph=no)
-    shares = {Cause.HOST: end - start}
-    if len(threads):
-        shares = _shares(gaps, Waits(columns, host, launches_of(columns)), window.start, window.end)
-    device.causes = _causes(gaps, shares, [""])
+    gaps = Gaps(start, end, none, thread=_busiest(columns), launch=end, returned=end, queued=no, in_graph=no)
+    launches = launches_of(columns)
+    waits = Waits(columns, host, launches)
+    shares, split = {Cause.HOST: end - start}, end
+    if gaps.thread[0] >= 0:
+        shares, split = _shares(gaps, waits, window.start, window.end)
+    examples = Examples(columns, launches, waits, gaps, split, (window.start, window.end))
+    device.causes = _causes(shares, examples.of)
     return device
+
+
+def _busiest(columns: Columns) -> Ints:
+    """The thread with the most events, of equal ones that with the earliest; -1 without any."""
+    tables = (columns.ops, columns.host, columns.notes)
+    threads, starts = (np.concatenate([table[key] for table in tables]) for key in ("thread", "start"))
+    if not len(threads):
+        return np.array([-1])
+    counts = np.bincount(threads)
+    among = np.flatnonzero(counts[threads] == counts.max())
+    return np.array([threads[among[np.argmin(starts[among])]]])
+
+
+def _named(columns: Columns, names: Sequence[str], test: calls.Test) -> tuple[Ints, Ints, Ints]:
+    """Starts, ends and name ids of the annotations of a sort, and of the ops that a loader's next once was."""
+    notes, ops = columns.notes, columns.ops
+    chosen = calls.mask(names, test)
+    of_ops = (chosen & calls.mask(names, calls.is_input))[ops["name"]]
+    of_notes = chosen[notes["name"]]
+    start, end, name = (np.append(notes[key][of_notes], ops[key][of_ops]) for key in ("start", "end", "name"))
+    return start, end, name
+
+
+def _cpu_example(
+    columns: Columns, found: tuple[Ints, Ints, Ints] | None, idle: tuple[Ints, Ints], at: int, low: int
+) -> str:
+    """What some thread was in over a gap between ops, else the ops around it."""
+    gap = int(idle[0][at]), int(idle[1][at])
+    names = columns.names.values_seen
+    if found is None:
+        ops = columns.ops
+        return f"{neighbours(names, (ops['start'], ops['end'], ops['name']), gap)}; {place(gap, low)}"
+    start, end, name = found
+    shared = np.minimum(end, gap[1]) - np.maximum(start, gap[0])
+    longest = min(names[i] for i in name[shared == shared.max()])
+    return f"in {short(longest)}; {place(gap, low)}"
 
 
 def _exposed(start: Ints, end: Ints, kind: Mask, compute: Mask) -> int:
@@ -158,75 +184,49 @@ def _overlap(spans: tuple[Ints, Ints], gaps: tuple[Ints, Ints]) -> Ints:
     return until(gaps[1]) - until(gaps[0])
 
 
-def _gaps_of(rows: Ints, idle: tuple[Ints, Ints], columns: Columns, launches: Launches) -> _Gaps:
-    start, end, correlation = (columns.device[key][rows] for key in ("start", "end", "correlation"))
-    filled = end > start  # an empty record ends no gap
-    by_start = np.flatnonzero(filled)[np.argsort(start[filled], kind="stable")]
-    by_end = np.flatnonzero(filled)[np.argsort(end[filled], kind="stable")]
-    at = np.searchsorted(start[by_start], idle[1])
-    has_next = at < len(by_start)
-    following = np.where(has_next, by_start[np.minimum(at, len(by_start) - 1)], -1) if len(by_start) else at * 0 - 1
-    before = np.searchsorted(end[by_end], idle[0], side="right") - 1
-    previous = np.where(before >= 0, by_end[np.maximum(before, 0)], -1) if len(by_end) else before
-    row = np.where(following >= 0, rows[following], -1)
-    thread = np.where(row >= 0, launches.thread[row], -1)
-    known = thread >= 0
-    last = _last_known_thread(rows, start, launches)
-    same = correlation[following] == correlation[previous]
-    return _Gaps(
-        start=idle[0],
-        end=idle[1],
-        following=row,
-        thread=np.where(row >= 0, thread, last),
-        launch=np.where(row < 0, idle[1], np.where(known, launches.time[row], idle[0])),
-        queued=(row >= 0) & launches.backlog[row],
-        in_graph=(following >= 0) & (previous >= 0) & same & (correlation[following] >= 0),
-    )
+def _shares(gaps: Gaps, waits: Waits, low: int, high: int) -> tuple[dict[Cause, Ints], Ints]:
+    """How much of each gap is due to each cause, which add up to the gaps; and until when the host was looked at.
 
-
-def _last_known_thread(rows: Ints, start: Ints, launches: Launches) -> int:
-    """The thread that launched the device's last record with a known launch: it is asked about the window's end."""
-    threads = launches.thread[rows]
-    known = np.flatnonzero(threads >= 0)
-    return int(threads[known[np.argmax(start[known])]]) if len(known) else -1
-
-
-def _shares(gaps: _Gaps, waits: Waits, low: int, high: int) -> dict[Cause, Ints]:
-    """How much of each gap is due to each cause; over the causes they add up to the gaps."""
+    That is until the launch call of the next record begins. Where the record begins late after that, a launch call
+    that has not returned is the reason (loading a module, waiting for a lock): then it is until its return.
+    """
     shares = {cause: np.zeros(len(gaps.start), dtype=np.int64) for cause in _CAUSES}
     asked = (gaps.thread >= 0) & ~gaps.in_graph & ~gaps.queued
     threads, counts = np.unique(gaps.thread[asked], return_counts=True)
     threads = threads[np.argsort(-counts, kind="stable")[:MAX_THREADS]]
     asked &= np.isin(gaps.thread, threads)
-    split = np.where(asked, np.clip(gaps.launch, gaps.start, gaps.end), gaps.start)
+    begun = np.where(asked, np.clip(gaps.launch, gaps.start, gaps.end), gaps.start)
+    slow = asked & (gaps.end - begun > LAUNCH_GAP_NS)
+    split = np.where(slow, np.clip(gaps.returned, begun, gaps.end), begun)
     for thread in threads.tolist():
         (mine,) = np.nonzero(asked & (gaps.thread == thread))
         of_thread = waits.of_thread(thread, low, high)
-        start, until = gaps.start[mine], split[mine]
-        left = until - start
+        start, until, returned = gaps.start[mine], begun[mine], split[mine]
+        left, in_call = until - start, returned - until
         for layer, cause in enumerate(WAITS):
-            part = of_thread.layers.within(layer, start, until)
-            shares[cause][mine] += part
-            left -= part
+            before, during = (
+                of_thread.layers.within(layer, start, until),
+                of_thread.layers.within(layer, until, returned),
+            )
+            shares[cause][mine] += before + during
+            left, in_call = left - before, in_call - during
         drained = of_thread.returned(start - DRAINED_NS, until)
         shares[Cause.SYNC][mine] += np.where(drained, left, 0)
-        shares[Cause.LAUNCH_BOUND][mine] += np.where(drained, 0, left)
+        shares[Cause.LAUNCH_BOUND][mine] += np.where(drained, 0, left) + in_call
     after = gaps.end - split
     short = (asked | gaps.queued) & ~gaps.in_graph & (after <= LAUNCH_GAP_NS)
     shares[Cause.LAUNCH_GAP] += np.where(short, after, 0)
     shares[Cause.UNKNOWN] += np.where(short, 0, after)
-    return shares
+    return shares, split
 
 
-def _causes(gaps: _Gaps, shares: dict[Cause, Ints], following: Sequence[str]) -> tuple[IdleCause, ...]:
-    """Totals, counts and longest stretches; a cause's example is the kernel that its longest stretch waited for."""
+def _causes(shares: dict[Cause, Ints], example: Callable[[Cause, int], str]) -> tuple[IdleCause, ...]:
+    """Totals, counts, and of each cause's longest stretch its length and an example in words."""
     result = []
     for cause, share in shares.items():
         if not share.any():
             continue
         longest = int(np.argmax(share))
-        name = following[longest][:_EXAMPLE_CHARACTERS] if gaps.following[longest] >= 0 else None
-        result.append(
-            IdleCause(cause, int(share.sum()), int((share > 0).sum()), int(share[longest]), name and f"before {name}")
-        )
-    return tuple(sorted(result, key=lambda one: -one.total_ns))
+        total, count = int(share.sum()), int((share > 0).sum())
+        result.append(IdleCause(cause, total, count, int(share[longest]), example(cause, longest)))
+    return tuple(sorted(result, key=lambda one: (-one.total_ns, one.cause)))

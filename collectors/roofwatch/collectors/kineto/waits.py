@@ -9,8 +9,8 @@ import numpy as np
 
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import MEMCPY
-from roofwatch.collectors.kineto.intervals import Layers, Spans, joined, outside, union
-from roofwatch.collectors.kineto.nesting import Nest, nest
+from roofwatch.collectors.kineto.intervals import Layers, Spans, silences, union
+from roofwatch.collectors.kineto.nesting import MAX_DEPTH, Nest, nest
 from roofwatch.model.record import Cause
 
 if TYPE_CHECKING:
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 SILENT_NS = 1_000_000
 # First match wins; the last one is what no event of the thread tells anything about.
 WAITS = (Cause.INPUT, Cause.COPY, Cause.SYNC, Cause.COMMUNICATION, Cause.HOST)
+_NAMED = WAITS[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Some events of one thread."""
+
+    start: Ints
+    end: Ints
+    name: Ints
+
+    def and_also(self, others: Events) -> Events:
+        """These and others."""
+        pairs = ((self.start, others.start), (self.end, others.end), (self.name, others.name))
+        return Events(*map(np.concatenate, pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,7 @@ class ThreadWaits:
     """One thread: its waits as layers in the order of ``WAITS``, and when its blocking calls returned."""
 
     layers: Layers
+    silent: Spans
     returns: Ints  # sorted
 
     def returned(self, since: Ints, until: Ints) -> Mask:
@@ -47,60 +63,66 @@ class Waits:
     """The waits of all threads of a trace."""
 
     def __init__(self, columns: Columns, host: Host, launches: Launches) -> None:
-        self._ops = host.ops
-        self._calls = _nested(columns.host)
-        self._notes = _nested(columns.notes)
-        names = columns.names.values_seen
-        op_names = columns.ops["name"][self._ops.order]
-        call_names = columns.host["name"][self._calls.order]
-        note_names = columns.notes["name"][self._notes.order]
-        loader, collective = calls.mask(names, calls.is_input), calls.mask(names, calls.is_communication_call)
-        sync_op = calls.mask(names, calls.is_sync_op)[op_names]
-        copy, sync = _blocking(columns, host, launches, self._calls, call_names)
-        self._masks = (  # ops, calls, notes of each cause
-            (loader[op_names], np.zeros(len(copy), dtype=np.bool_), loader[note_names]),
-            (np.zeros(len(op_names), dtype=np.bool_), copy, np.zeros(len(note_names), dtype=np.bool_)),
-            (sync_op, sync, np.zeros(len(note_names), dtype=np.bool_)),
-            (collective[op_names], np.zeros(len(copy), dtype=np.bool_), collective[note_names]),
-        )
+        tables = (columns.ops, columns.host, columns.notes)
+        self._nests = (host.ops, _nested(columns.host), _nested(columns.notes))
+        self._names = tuple(table["name"][nested.order] for table, nested in zip(tables, self._nests, strict=True))
+        texts = columns.names.values_seen
+        op, call, note = self._names
+        loader, collective = calls.mask(texts, calls.is_input), calls.mask(texts, calls.is_communication_call)
+        item, copy, sync = _blocking(columns, host, launches, self._nests[1], call)
+        no_op, no_call, no_note = (np.zeros(len(names), dtype=np.bool_) for names in self._names)
+        self._masks = {  # of ops, calls and notes
+            Cause.INPUT: (loader[op], no_call, loader[note]),
+            Cause.COPY: (no_op, copy, no_note),
+            Cause.SYNC: (item, sync, no_note),
+            Cause.COMMUNICATION: (collective[op], no_call, collective[note]),
+        }
 
     def of_thread(self, thread: int, start: int, end: int) -> ThreadWaits:
         """The waits of a thread within [start, end)."""
-        layers = [self._spans(thread, masks) for masks in self._masks]
-        events = [self._own(nested, thread) for nested in (self._ops, self._calls)]
-        silent = outside(joined([*layers, *events]), start, end)
-        long = silent[1] - silent[0] > SILENT_NS
-        _, copies, syncs, _ = (self._returns(thread, masks) for masks in self._masks)
+        waits = {cause: self.events(thread, cause) for cause in _NAMED}
+        own = [self.events(thread), waits[Cause.INPUT], waits[Cause.COMMUNICATION]]
+        begun, ended = (np.concatenate(parts) for parts in zip(*((e.start, e.end) for e in own), strict=True))
+        silent = silences(begun, ended, start, end, longer_than=SILENT_NS)
         return ThreadWaits(
-            layers=Layers([*layers, (silent[0][long], silent[1][long])]), returns=np.sort(np.append(copies, syncs))
+            layers=Layers([*(union(e.start, e.end) for e in waits.values()), silent]),
+            silent=silent,
+            returns=np.sort(np.concatenate([waits[Cause.COPY].end, waits[Cause.SYNC].end])),
         )
 
-    def _own(self, nested: Nest, thread: int) -> Spans:
-        own = nested.of_thread(thread)
-        return union(nested.start[own], nested.end[own])
+    def events(self, thread: int, cause: Cause | None = None) -> Events:
+        """A thread's ops and calls, or its events of one cause, annotations included."""
+        slices = [nested.of_thread(thread) for nested in self._nests]
+        if cause is None:
+            masks: tuple[Mask | slice, ...] = (slice(None), slice(None), slice(0, 0))
+        else:
+            masks = tuple(mask[own] for mask, own in zip(self._masks[cause], slices, strict=True))
+        parts = list(zip(self._nests, self._names, slices, masks, strict=True))
+        return Events(
+            start=np.concatenate([nested.start[own][mask] for nested, _, own, mask in parts]),
+            end=np.concatenate([nested.end[own][mask] for nested, _, own, mask in parts]),
+            name=np.concatenate([names[own][mask] for _, names, own, mask in parts]),
+        )
 
-    def _spans(self, thread: int, masks: tuple[Mask, Mask, Mask]) -> Spans:
-        return joined([(n.start[o][m[o]], n.end[o][m[o]]) for n, o, m in self._parts(thread, masks)])
-
-    def _returns(self, thread: int, masks: tuple[Mask, Mask, Mask]) -> Ints:
-        return np.concatenate([n.end[o][m[o]] for n, o, m in self._parts(thread, masks)])
-
-    def _parts(self, thread: int, masks: tuple[Mask, Mask, Mask]) -> list[tuple[Nest, slice, Mask]]:
-        nests = (self._ops, self._calls, self._notes)
-        return [(nested, nested.of_thread(thread), mask) for nested, mask in zip(nests, masks, strict=True)]
+    def op_at(self, thread: int, time: int) -> int | None:
+        """The name id of the innermost op of a thread at a time."""
+        found = int(self._nests[0].at(np.array([thread]), np.array([time]))[0])
+        return int(self._names[0][found]) if found >= 0 else None
 
 
 def _nested(table: Table) -> Nest:
     return nest(table["thread"], table["start"], table["end"], parents=False)
 
 
-def _blocking(columns: Columns, host: Host, launches: Launches, nested: Nest, names: Ints) -> tuple[Mask, Mask]:
-    """Which calls are blocking copies between host and device, and which are waits for the device.
+def _blocking(columns: Columns, host: Host, launches: Launches, nested: Nest, names: Ints) -> tuple[Mask, Mask, Mask]:
+    """Which ops are waits for one value; which calls are blocking copies, and which are waits for the device.
 
-    A synchronize directly inside ``aten::copy_`` is the second half of a blocking copy; a copy directly inside
-    ``aten::item`` and its like is the first half of a wait for one value.
+    A synchronize directly inside ``aten::copy_`` is the second half of a blocking copy; a copy inside ``aten::item``
+    and its like is the first half of a wait for one value. ``aten::item`` of a tensor on the CPU calls neither, and
+    waits for nothing.
     """
     texts = columns.names.values_seen
+    any_copy = calls.mask(texts, calls.is_copy_call)[names]
     copy = calls.mask(texts, calls.is_blocking_copy)[names]
     sync = calls.mask(texts, calls.is_sync_call)[names]
     pageable = calls.mask(texts, calls.is_pageable)[columns.device["name"]] & (columns.device["sort"] == MEMCPY)
@@ -108,13 +130,30 @@ def _blocking(columns: Columns, host: Host, launches: Launches, nested: Nest, na
     rows = launches.row[pageable]
     is_row[rows[rows >= 0]] = True
     copy |= is_row[nested.order]
-    (asked,) = np.nonzero(copy | sync)
+    (asked,) = np.nonzero(any_copy | copy | sync)
     inner = host.ops.at(nested.thread[asked], nested.start[asked])
     op_names = np.full(len(asked), -1, dtype=np.int64)
     op_names[inner >= 0] = columns.ops["name"][host.ops.order[inner[inner >= 0]]]
     in_copy = (op_names >= 0) & calls.mask(texts, calls.is_copy_op)[op_names]
-    in_wait = (op_names >= 0) & calls.mask(texts, calls.is_sync_op)[op_names]
+    is_item = calls.mask(texts, calls.is_sync_op)[columns.ops["name"]][host.ops.order]
+    in_item, waiting = _inside(is_item, host.ops, inner, nested.start[asked])
     was_copy, was_sync = copy[asked], sync[asked]
-    copy[asked] = (was_copy & ~in_wait) | (was_sync & in_copy)
-    sync[asked] = (was_sync & ~in_copy) | (was_copy & in_wait)
-    return copy, sync
+    copy[asked] = ~in_item & (was_copy | (was_sync & in_copy))
+    sync[asked] = (was_sync & ~in_copy) | (in_item & (was_copy | was_sync))
+    return waiting, copy, sync
+
+
+def _inside(chosen: Mask, ops: Nest, inner: Ints, time: Ints) -> tuple[Mask, Mask]:
+    """Which calls (by innermost op and time) are inside chosen ops at any depth, and which chosen ops hold a call."""
+    inside, holding = np.zeros(len(inner), dtype=np.bool_), np.zeros(len(chosen), dtype=np.bool_)
+    (asking,) = np.nonzero(inner >= 0)
+    at = inner[asking]
+    for _ in range(MAX_DEPTH if chosen.any() else 0):
+        if not len(asking):
+            break
+        hit = chosen[at]
+        inside[asking[hit]] = True
+        holding[at[hit]] = True
+        at = ops.enclosing(at, time[asking])
+        asking, at = asking[at >= 0], at[at >= 0]
+    return inside, holding
