@@ -130,6 +130,32 @@ def test_where_windows_are_not_safe_there_are_none(jobs: Jobs, agent: LittleAgen
     assert jobs.end(job).code == 0
 
 
+TIMED = """
+from roofwatch.hook import paths
+paths.PlainPath.timed = True  # as where a device records: here there is none
+"""
+
+
+def test_the_plain_way_takes_windows_by_time_of_the_main_thread(jobs: Jobs, agent: LittleAgent) -> None:
+    """Inference without steps on a build that nobody has tested: opened and closed by the main thread, again and again.
+
+    A window asked for while the main thread waits in C is refused after its timeout, and the process goes on.
+    """
+    program = ATTACH.replace("attach(model", TIMED + "attach(model") + UNTIL_STDIN_CLOSES + INFER
+    program = program.replace("with torch.no_grad", "import time\ntime.sleep(1.5)\nwith torch.no_grad")
+    job = jobs.start(program, agent.path, ROOFWATCH_HOOK_CLOSE="plain")
+    connection = agent.accept()
+    refusal, _ = connection.take(duration_ms=30, timeout_ms=300)
+    assert (refusal["type"], refusal["reason"]) == (protocol.REFUSED, protocol.NO_STEPS)
+    for _ in range(3):
+        window, trace = connection.take(duration_ms=30, timeout_ms=5000)
+        assert (window["type"], window["steps"]) == (protocol.WINDOW, None)
+        assert 30e6 <= window["duration_ns"] < 300e6
+        assert names(trace)["aten::addmm"] > 0
+    ended = jobs.end(job)
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
 def test_which_builds_get_which_path() -> None:
     """Without the GIL only where the stress test has passed, and never beside kineto's own daemon."""
 

@@ -70,7 +70,7 @@ class NativePath:
     """All threads are recorded; any thread may open and cut; the hook's thread closes without the GIL."""
 
     name = protocol.NATIVE
-    any_thread = True
+    timed = any_thread = True
     stall_ns = None
 
     def __init__(self, bindings: Bindings) -> None:
@@ -167,7 +167,9 @@ class PlainPath:
         self.fd = -1
         self.stall_ns = (0, 0, 0)  # of close, save, free, on the stepping thread
         self._now: Any = None
-        self._pending: Any = None
+        self._act: Optional[Callable[[], None]] = None
+        # One for the life of the process: Python may run it long after it was asked to, while the main thread waits.
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_main)
 
     def taken(self) -> bool:
         """Whether somebody else's profiler is open."""
@@ -246,16 +248,25 @@ class PlainPath:
         if cut and not self.foreign():
             self.cut()
 
-    def interrupt(self, cut: Callable[[], None]) -> None:
-        """The window's time is over: the main thread cuts between two of its bytecodes, or at its next step."""
+    @property
+    def timed(self) -> bool:
+        """Whether a process without steps may have windows: the device's records are of all its threads.
 
-        def pending(_: Any) -> int:
-            if not self.foreign():
-                cut()
-            return 0
+        Of the ops only the main thread's are recorded. On a CPU, where ops are the records, a server whose other
+        threads compute would look idle.
+        """
+        return "cuda" in {activity.name.lower() for activity in self.bindings.activities()}
 
-        self._pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(pending)  # must outlive the call
-        ctypes.pythonapi.Py_AddPendingCall(self._pending, None)
+    def interrupt(self, act: Callable[[], None]) -> None:
+        """Open or cut a window by time: on the main thread between two of its bytecodes, or else at its next step."""
+        self._act = act
+        ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+
+    def _on_main(self, _: Any) -> int:
+        act, self._act = self._act, None
+        if act is not None and not self.foreign():
+            act()
+        return 0
 
 
 class NoPath(PlainPath):
@@ -263,6 +274,7 @@ class NoPath(PlainPath):
 
     name = protocol.NONE
     any_thread = True
+    timed = True
 
     def __init__(self) -> None:
         self.bindings = None

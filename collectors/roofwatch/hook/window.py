@@ -130,7 +130,7 @@ class Taker:
     def take(self, request: Dict[str, Any]) -> trace.Taken:
         """Take one window as asked. Raises Refused."""
         by_steps = self.steps.count > 0
-        if not by_steps and not self.path.any_thread:
+        if not by_steps and not self.path.timed:
             raise Refused(protocol.UNSUPPORTED, "no steps")
         window = Window(request, self.windows == 0, by_steps)
         with self.lock:
@@ -142,9 +142,11 @@ class Taker:
             self.window, self.phase = window, ARMED
             if by_steps:
                 self.steps.at = self.steps.count + 1
-            else:
+            elif self.path.any_thread:
                 self._guarded(self._open, window)
         try:
+            if self.phase == ARMED and not by_steps:
+                self.path.interrupt(self.open_here)
             self._await(window)
             return self._finish(window, request.get("request"))
         finally:
@@ -165,6 +167,16 @@ class Taker:
             if not self.wait(lambda: self.phase != OPEN, EXPIRE_S):
                 window.lost = protocol.GIVEN_UP
                 self.steps.at = self.steps.count + 1  # the next step closes it
+
+    def open_here(self) -> None:
+        """Open a window that is armed, on this thread; for a window by time where only a thread itself can."""
+        if self.lock.acquire(False):  # taken: somebody gives this window up
+            try:
+                if self.phase == ARMED and self.window is not None:
+                    self._guarded(self._open, self.window)
+            finally:
+                self.lock.release()
+        self.wake()
 
     def expire(self) -> None:
         """Cut an open window here and now, wherever the steps are."""
