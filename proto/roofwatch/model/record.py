@@ -240,8 +240,8 @@ class Collective:
     """
 
     device: int  # position in Window.devices
-    name: str  # all_reduce, all_gather, … (kinds.COLLECTIVES)
-    group: str
+    name: str  # all_reduce, all_gather, … (collectives.COLLECTIVES), "" where not told
+    group: str  # "" where not told
     start_unix_ns: int
     duration_ns: int
     group_size: int | None = None

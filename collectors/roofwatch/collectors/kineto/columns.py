@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Raw, Struct
 
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
+from roofwatch.collectors.kineto.messages import RECORD, Messages
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.tables import Interner, Table
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
@@ -74,8 +75,9 @@ class Columns:
 
     Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs, sequence (autograd's number, the
     same for an op and its backward node); ``host`` (calls of the runtime and the driver) thread, correlation, grid,
-    block; ``device`` sort, correlation, device, grid, grid_x, grid_y, block, bytes; ``notes`` and ``modules`` thread.
-    Grid and block are products over the three dimensions.
+    block; ``device`` sort, correlation, device, grid, grid_x, grid_y, block, bytes, message, message_sequence (what the
+    kernel of a collective tells of it); ``notes`` and ``modules`` thread. Grid and block are products over the three
+    dimensions. ``messages`` are the calls of collectives.
     """
 
     def __init__(self, longest_name: int) -> None:
@@ -87,9 +89,12 @@ class Columns:
         self.ascend = False
         self.ops = Table("thread", "inputs", "sequence")
         self.host = Table("thread", "correlation", "grid", "block")
-        self.device = Table("sort", "correlation", "device", "grid", "grid_x", "grid_y", "block", "bytes")
+        self.device = Table(
+            "sort", "correlation", "device", "grid", "grid_x", "grid_y", "block", "bytes", "message", "message_sequence"
+        )
         self.notes = Table("thread")
         self.modules = Table("thread")
+        self.messages = Messages(self.names)
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
 
     def add(self, batch: Sequence[Any]) -> None:
@@ -117,7 +122,7 @@ class Columns:
         unmatched = sum(len(stack) for stack in self._open.values())
         if unmatched:
             self.dropped["unmatched"] += unmatched
-        for table in (self.ops, self.host, self.device, self.notes, self.modules):
+        for table in (self.ops, self.host, self.device, self.notes, self.modules, self.messages.table):
             table.close()
 
     def _pair(self, event: Begin | End, by_category: dict[str, list[Complete]]) -> None:
@@ -175,12 +180,16 @@ class Columns:
                 block=_ints([UNKNOWN if a.block is None else _volume(a.block) for a in args]),
             )
         elif table == NOTE:
+            self.messages.take_calls(events, common)
             self.notes.add(**common)
         else:
             self.modules.add(**common)
 
     def _add_ops(self, events: list[Complete], common: dict[str, Ints]) -> None:
         args = self._args(_OpArgs, _op_args, events)
+        for row in self.messages.take_calls(events, common):
+            if events[row].name == RECORD:
+                args[row].concrete = Raw(b"")  # has numbers that differ with every call, and no formula reads it
         inputs = self.inputs
         ids = [inputs[b"\0".join((a.shapes, a.dtypes, a.strides, a.concrete))] for a in args]
         self.ops.add(**common, inputs=_ints(ids), sequence=_numbers([a.sequence for a in args]))
@@ -190,6 +199,7 @@ class Columns:
         devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
         grids = [a.grid for a in args]
         volumes = [_volume(grid) for grid in grids]
+        message, message_sequence = self.messages.of_kernels(events, common["name"])
         self.device.add(
             **common,
             sort=np.full(len(events), sort, dtype=np.int64),
@@ -200,6 +210,8 @@ class Columns:
             grid_y=_ints([g[1] if n > 0 else UNKNOWN for g, n in zip(grids, volumes, strict=True)]),
             block=_ints([_volume(a.block) for a in args]),
             bytes=_numbers([a.bytes for a in args]),
+            message=message,
+            message_sequence=message_sequence,
         )
 
     def _args(self, kind: Any, decoder: msgspec.json.Decoder[Any], events: list[Complete]) -> list[Any]:
