@@ -143,7 +143,7 @@ def test_main_thread_that_mostly_runs_backward_is_no_autograd_thread(trace, read
 
 
 def test_modules(trace, read_trace) -> None:
-    """The innermost module at the launch, its number taken off so that layers alike are one."""
+    """The path of modules around the launch, numbers taken off so that layers alike are one."""
     for layer in range(2):
         at = 100 * layer
         trace.add("python_function", f"nn.Module: Block_{layer}", at, 90)
@@ -156,7 +156,98 @@ def test_modules(trace, read_trace) -> None:
         trace.kernel("add", at + 60, 1, 2 * layer + 1)
 
     assert {(g.kernel, g.module, g.calls) for g in read_trace(trace).groups} == {
-        ("gemm", "Linear", 2), ("add", "Block", 2),
+        ("gemm", "Block.Linear", 2), ("add", "Block", 2),
+    }  # fmt: skip
+
+
+def test_annotations_stand_in_for_modules(trace, read_trace) -> None:
+    """Without a module around the launch the innermost annotation, numbers taken off; a profiler's step is none."""
+    for step in range(2):
+        at = 100 * step
+        trace.note(f"ProfilerStep#{step}", at, 90).note(f"batch {step} of 2", at + 1, 80)
+        trace.op("aten::mm", at + 2, 10).call("cudaLaunchKernel", at + 3, 1, 3 * step).kernel("a", at + 5, 1, 3 * step)
+        trace.add("python_function", "nn.Module: Block_0", at + 20, 10).op("aten::mm", at + 22, 5)
+        trace.call("cudaLaunchKernel", at + 23, 1, 3 * step + 1).kernel("b", at + 25, 1, 3 * step + 1)
+        trace.op("aten::mm", at + 85, 2).call("cudaLaunchKernel", at + 86, 1, 3 * step + 2)
+        trace.kernel("c", at + 87, 1, 3 * step + 2)
+
+    assert {(g.kernel, g.module, g.calls) for g in read_trace(trace).groups} == {
+        ("a", "batch # of #", 2), ("b", "Block", 2), ("c", None, 2),
+    }  # fmt: skip
+
+
+def test_the_names_of_parts_are_bounded(trace, read_trace) -> None:
+    """Annotations that are named anew each time and a path deeper than any model."""
+    for i in range(200):
+        note = "".join(chr(ord("a") + int(digit)) for digit in str(i))
+        trace.note(note, 10 * i, 9).op("aten::mm", 10 * i, 9).call("cudaLaunchKernel", 10 * i + 1, 1, i)
+        trace.kernel("k", 10 * i + 2, 1, i)
+    for depth in range(100):
+        trace.add("python_function", f"nn.Module: M_{depth}", 5000 + depth, 1000 - 2 * depth)
+    trace.op("aten::mm", 5200, 9).call("cudaLaunchKernel", 5201, 1, 999).kernel("deep", 5202, 1, 999)
+
+    groups = read_trace(trace).groups
+    assert len({g.module for g in groups if g.kernel == "k"}) == 65  # 64 and none
+    assert [g.module for g in groups if g.kernel == "deep"] == [".".join("M" * 8)]
+
+
+def texts(group) -> tuple[str | None, str | None]:
+    """Op and shapes without blanks."""
+    return group.op, group.shapes and "".join(group.shapes.split())
+
+
+def test_an_inner_op_without_formula_is_part_of_the_product_around_it(trace, read_trace) -> None:
+    """Op mm launches its kernel inside an op of a library; beside an add of its own that kernel's work is open."""
+    trace.op("aten::mm", 0, 50, shapes=[[4, 8], [8, 2]]).op("lib::gemm", 10, 20, shapes=[[3]])
+    trace.call("cudaLaunchKernel", 20, 3, 1).kernel("alone", 40, 10, 1)
+    trace.op("aten::mm", 100, 50, shapes=[[4, 8], [8, 2]]).op("lib::gemm", 110, 20, shapes=[[3]])
+    trace.op("aten::add", 135, 5, shapes=[[4, 2], [4, 2]])
+    trace.call("cudaLaunchKernel", 120, 3, 2).kernel("beside", 140, 10, 2)
+
+    assert {g.kernel: texts(g) for g in read_trace(trace).groups} == {
+        "alone": ("aten::mm", "[[4,8],[8,2]]"), "beside": ("lib::gemm", "[[3]]"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "end", "op"),
+    [
+        ("lib::gemm", 15, "lib::gemm"),  # a record of the call that follows
+        ("aten::empty", 15, "region"),  # an op of aten's own launches what it does itself
+        ("lib::gemm", 13, "region"),  # it launched something itself
+        ("lib::gemm", -60, "region"),  # too long ago
+    ],
+)
+def test_the_record_just_before_a_launch(trace, read_trace, name, end, op) -> None:
+    """Nothing around the launch has shapes: the record of the call that ended just before may have, for one launch."""
+    trace.op("region", -100, 200).op(name, end - 5, 5, shapes=[[7]])
+    if end == 13:
+        trace.call("cudaLaunchKernel", 9, 1, 5).kernel("own", 30, 1, 5)
+    trace.call("cudaLaunchKernel", 20, 3, 1).kernel("first", 40, 10, 1)
+    trace.call("cudaLaunchKernel", 30, 3, 2).kernel("second", 60, 10, 2)
+
+    found = {g.kernel: g.op for g in read_trace(trace).groups}
+    assert (found["first"], found["second"]) == (op, "region")
+
+
+def test_a_node_of_autograd_has_the_inputs_of_its_forward_op(trace, read_trace) -> None:
+    """A kernel that the node itself launched: the forward op of the same number and name tells its inputs.
+
+    Not the op of another name with that number, nor one of two calls with different inputs.
+    """
+    trace.op("lib::linear", 0, 9, shapes=[[4, 8], [2, 8]], **{"Sequence number": 5})
+    trace.op("aten::t", 1, 1, shapes=[[2, 8]], **{"Sequence number": 5})
+    for at in (20, 30):
+        trace.op("Twice", at, 9, shapes=[[at]], **{"Sequence number": 6})
+    node = "autograd::engine::evaluate_function: "
+    for at, name, number in ((50, "LinearBackward", 5), (70, "TwiceBackward", 6), (90, "LinearBackward", 7)):
+        trace.op(node + name, at, 15, tid=7, **{"Sequence number": number})
+        trace.op(name, at + 1, 12, tid=7, shapes=[[1]], **{"Sequence number": number})
+        trace.call("cudaLaunchKernel", at + 2, 1, at, tid=7).kernel(f"{name}{number}", at + 5, 1, at)
+
+    assert {g.kernel: texts(g) for g in read_trace(trace).groups} == {
+        "LinearBackward5": ("LinearBackward", "[[4,8],[2,8]]"), "TwiceBackward6": ("TwiceBackward", "[[1]]"),
+        "LinearBackward7": ("LinearBackward", "[[1]]"),
     }  # fmt: skip
 
 

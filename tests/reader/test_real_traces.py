@@ -19,6 +19,7 @@ import pytest
 
 from roofwatch.collectors.base import RawProfile
 from roofwatch.collectors.registry import read
+from roofwatch.model.formulas.table import formula_of
 
 NAMES = """
 a100_alexnet_cuda_sync a100_cudagraph_triton_nccl_shapes a100_event_sync_multistream a100_nccl_args_relative_ts
@@ -62,6 +63,7 @@ class Slow:
     by_op: Counter[str | None] = field(default_factory=Counter)
     by_shapes: Counter[str | None] = field(default_factory=Counter)
     by_phase: Counter[str] = field(default_factory=Counter)
+    forward: dict[Any, set[str]] = field(default_factory=lambda: defaultdict(set))  # (number, name) → its inputs
     by_device: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     hull: list[tuple[int, int]] = field(default_factory=list)
 
@@ -80,6 +82,18 @@ class Ops:
         order = sorted(found.tolist(), key=lambda i: (self.start[i], -self.end[i], i), reverse=True)
         return [self.ops[i] for i in order]
 
+    def counts_alone(self, op: dict[str, Any]) -> bool:
+        """Whether no other op begun while it ran, with inputs, has a formula."""
+        start, end = ns(op["ts"]), ns(op["ts"] + op["dur"])
+        inside = [self.ops[i] for i in np.flatnonzero((self.start >= start) & (self.start <= end)).tolist()]
+        return not any(counted(o) and o is not op and o["args"].get("Input Dims") for o in inside)
+
+
+def counted(op: dict[str, Any]) -> bool:
+    """Whether there is a formula for the work of an op."""
+    formula = formula_of(op["name"])
+    return formula is not None and formula.name != "view"
+
 
 def slow(path: Path) -> Slow:
     """Reads a whole trace the plain way."""
@@ -96,6 +110,11 @@ def slow(path: Path) -> Slow:
     ]
     calls = {e["args"]["correlation"]: e for e in events if e.get("cat") in CALLS}
     result = Slow()
+    for event in events:
+        args = event.get("args", {})
+        if event.get("cat") == "cpu_op" and "Sequence number" in args and args.get("Input Dims"):
+            name = event["name"].split("::")[-1].replace("_", "").lower()
+            result.forward[args["Sequence number"], name].add(plain(args["Input Dims"]))
     launches = [e for e in calls.values() if re.search("Launch|Memcpy|Memset", e["name"])]
     records = [e for e in events if e.get("cat") in DEVICE]
     seen = {e["args"]["correlation"] for e in records}
@@ -127,15 +146,26 @@ def add(result: Slow, record: dict[str, Any], call: dict[str, Any] | None, ops: 
     around = ops[thread].around(time) if thread in ops else []
     shaped = [op for op in around if op["args"].get("Input Dims")]
     result.linked += duration if around else 0
+    if shaped and not counted(shaped[0]) and not re.match("c10d::|record_param_comms", shaped[0]["name"]):
+        around_it = [op for op in shaped if counted(op)][:1]
+        shaped = around_it if around_it and ops[thread].counts_alone(around_it[0]) else shaped
     chosen = (shaped or around or [None])[0]
     result.by_op[chosen and chosen["name"]] += duration
-    result.by_shapes[plain(shaped[0]["args"]["Input Dims"]) if shaped else None] += duration
+    result.by_shapes[shapes_of(result, shaped[0]) if shaped else None] += duration
     backward = any("evaluate_function" in op["name"] or re.search(r"Backward\d*$", op["name"]) for op in around)
     in_optimizer = any(
         (s["pid"], s["tid"]) == thread and ns(s["ts"]) <= time <= ns(s["ts"] + s["dur"]) for s in optimizer
     )
     phase = "optimizer" if in_optimizer else "backward" if backward else "forward"
     result.by_phase[phase if ops else "none"] += duration
+
+
+def shapes_of(result: Slow, op: dict[str, Any]) -> str:
+    """An op's shapes; of a node of autograd the forward op's of the same number and name, where that is one."""
+    node = re.match(r"(\w+?)Backward\d*$", op["name"])
+    name = node[1].replace("_", "").lower() if node else ""
+    forward = result.forward.get((op["args"].get("Sequence number"), name), set())
+    return next(iter(forward)) if len(forward) == 1 else plain(op["args"]["Input Dims"])
 
 
 def plain(value: Any) -> str:
@@ -248,9 +278,11 @@ def test_work_item_grids_become_blocks(traces: Path) -> None:
 
 
 def test_modules_of_a_model(traces: Path) -> None:
-    """Kernels of the language model are told by the class of the innermost module, without its number."""
+    """Kernels of the language model are told by the path of classes to the innermost module, without numbers."""
     groups = read(traces / "kineto" / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz").groups
 
     modules = {g.module for g in groups}
-    assert {"Linear", "Qwen2RMSNorm", "Qwen2Attention"} <= modules
+    layer = "Qwen2Model.Qwen2DecoderLayer"
+    assert {f"{layer}.Qwen2MLP.Linear", f"{layer}.Qwen2RMSNorm", f"{layer}.Qwen2Attention"} <= modules
+    assert len(modules) <= 12
     assert not any(m and re.search(r"_\d+$", m) for m in modules)

@@ -40,7 +40,7 @@ class Records:
     op_row: Ints  # which call of the op
     inputs: Ints
     phase: Ints
-    module: Ints  # name id
+    module: Ints  # id among the texts' modules
     backlog: Mask
     linked: Mask
     in_step: Mask
@@ -54,7 +54,7 @@ class Texts:
     """What the ids stand for."""
 
     names: Sequence[str]
-    modules: dict[int, str]
+    modules: Sequence[str]
     inputs: Sequence[bytes]
 
 

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofwatch.collectors.kineto import calls
+from roofwatch.collectors.kineto.describing import Ops, describe, ops_of
 from roofwatch.collectors.kineto.nesting import NONE, Nest, nest
+from roofwatch.collectors.kineto.ranges import Ranges, ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +36,10 @@ class Places:
     """Where on the host each of a list of records came from; NONE where that is not known."""
 
     op: Ints  # row of ops: the innermost one
-    shaped: Ints  # row of ops: the innermost one with inputs, else the innermost
+    shaped: Ints  # row of ops: the one that says what was done (``describing``), else the innermost
+    call: Ints  # row of ops: the call whose inputs tell the work; the same, but for autograd's nodes
     phase: Ints
-    module: Ints  # name id of the first range of this class
+    module: Ints  # id among the texts of the trace's ranges
     in_step: Mask
 
 
@@ -56,25 +59,26 @@ class Host:
 
     columns: Columns
     ops: Nest
-    modules: Nest
+    ranges: Ranges
     optimizer: Nest
     backward: Mask  # by position in ops: inside a backward op
     has_inputs: Mask  # by inputs id
+    asked: Ops
     autograd: Mask  # by thread
     step_starts: Ints  # of the profiler's steps, or of the one window whose bounds are known
     step_ends: Ints
     steps: int | None
-    module_class: Ints  # name id → name id of the first module range of the same class
-    module_names: dict[int, str]
 
     def places(self, thread: Ints, time: Ints) -> Places:
         """Where the host was at ``time`` on ``thread``; -1 as thread means unknown."""
         inner = self.ops.at(thread, time)
+        described = describe(self.asked, inner, thread, time)
         return Places(
             op=_rows(self.ops, inner),
-            shaped=_rows(self.ops, self._shaped(inner, time)),
+            shaped=_rows(self.ops, described.op),
+            call=described.inputs,
             phase=self._phase(thread, time, inner),
-            module=self._module(thread, time),
+            module=self.ranges.at(thread, time),
             in_step=(thread >= 0) & self.inside_steps(time),
         )
 
@@ -85,8 +89,9 @@ class Host:
         return Places(
             op=self.ops.order,
             shaped=self.ops.order,
+            call=self.ops.order,
             phase=self._phase(thread, time, own),
-            module=self._module(thread, time),
+            module=self.ranges.at(thread, time),
             in_step=self.inside_steps(time),
         )
 
@@ -105,12 +110,6 @@ class Host:
             phase[known & (self.optimizer.at(thread, time) >= 0)] = OPTIMIZER
         return phase
 
-    def _module(self, thread: Ints, time: Ints) -> Ints:
-        rows = _rows(self.modules, self.modules.at(thread, time))
-        result = rows.copy()
-        result[rows >= 0] = self.module_class[self.columns.modules["name"][rows[rows >= 0]]]
-        return result
-
     def inside_steps(self, time: Ints) -> Mask:
         """Whether each time lies in a profiler step."""
         if not len(self.step_starts):
@@ -119,48 +118,27 @@ class Host:
         result: Mask = (last >= 0) & (time <= np.maximum.accumulate(self.step_ends)[last])
         return result
 
-    def _shaped(self, inner: Ints, time: Ints) -> Ints:
-        """The nearest op outwards that recorded inputs, else ``inner``.
-
-        An op without inputs of its own (an autograd node, a compiled region, a collective's bookkeeping) says nothing
-        about the work; the op around it does.
-        """
-        result = inner.copy()
-        if not len(self.ops.order):
-            return result
-        inputs = self.columns.ops["inputs"][self.ops.order]
-        (asking,) = np.nonzero(inner >= 0)
-        at = inner[asking]
-        while len(asking):
-            good = self.has_inputs[inputs[at]]
-            result[asking[good]] = at[good]
-            asking, at = asking[~good], at[~good]
-            at = self.ops.enclosing(at, time[asking])
-            asking, at = asking[at >= 0], at[at >= 0]
-        return result
-
 
 def host_side(columns: Columns, window: Taken | None = None) -> Host:
     """Nests the host events of a trace. A window whose bounds are known is one stretch of steps, counted elsewhere."""
-    ops, notes, modules = columns.ops, columns.notes, columns.modules
+    ops, notes = columns.ops, columns.notes
     names: Sequence[str] = columns.names.values_seen
     nested = nest(ops["thread"], ops["start"], ops["end"])
+    has_inputs = np.fromiter(map(_has_shapes, columns.inputs.values_seen), dtype=np.bool_)
     optimizer = calls.mask(names, calls.is_optimizer)[notes["name"]]
     starts, ends, steps = steps_of(columns) if window is None else _as_steps(window)
-    module_class, module_names = _modules(columns)
     return Host(
         columns=columns,
         ops=nested,
-        modules=nest(modules["thread"], modules["start"], modules["end"]),
+        ranges=ranges_of(columns),
         optimizer=nest(notes["thread"][optimizer], notes["start"][optimizer], notes["end"][optimizer]),
         backward=_inherited(nested, calls.mask(names, calls.is_backward)[ops["name"]][nested.order]),
-        has_inputs=np.fromiter(map(_has_shapes, columns.inputs.values_seen), dtype=np.bool_),
+        has_inputs=has_inputs,
+        asked=ops_of(columns, nested, has_inputs),
         autograd=_autograd_threads(columns, nested),
         step_starts=starts,
         step_ends=ends,
         steps=steps,
-        module_class=module_class,
-        module_names=module_names,
     )
 
 
@@ -210,15 +188,6 @@ def unfinished(columns: Columns) -> int:
     launch = calls.mask(columns.names.values_seen, calls.is_launch)[columns.host["name"]]
     ids = columns.host["correlation"][launch]
     return int((~np.isin(ids, columns.device["correlation"]) & (ids >= 0)).sum())
-
-
-def _modules(columns: Columns) -> tuple[Ints, dict[int, str]]:
-    """Name id → name id of the first module range of the same class, and the classes by that id."""
-    first: dict[str, int] = {}
-    module_class = np.full(len(columns.names.values_seen), NONE, dtype=np.int64)
-    for name in np.unique(columns.modules["name"]).tolist():
-        module_class[name] = first.setdefault(calls.module_of(columns.names.values_seen[name]), name)
-    return module_class, {name: module for module, name in first.items()}
 
 
 def _has_shapes(text: bytes) -> bool:

@@ -36,7 +36,7 @@ class Nest:
 
     def at(self, thread: Ints, time: Ints) -> Ints:
         """The innermost event of ``thread`` running at ``time`` (ends included): the last begun. Positions or NONE."""
-        found = _before(self, thread, time)
+        found = begun_before(self, thread, time)
         return self._outwards(found, time)
 
     def enclosing(self, position: Ints, time: Ints) -> Ints:
@@ -85,7 +85,7 @@ def _parents(starts: list[int], ends: list[int], offset: int) -> list[int]:
     return parents
 
 
-def _before(nested: Nest, thread: Ints, time: Ints) -> Ints:
+def begun_before(nested: Nest, thread: Ints, time: Ints) -> Ints:
     """The last event of each thread begun at or before each time: one bisection for all, whatever their threads."""
     known = (thread >= 0) & (thread < len(nested.first) - 1)
     own = np.where(known, thread, 0)

@@ -95,7 +95,7 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits) ->
         dropped["unfinished"] = unfinished(columns)
     else:
         devices, records = _cpu_records(columns, host)
-    texts = Texts(columns.names.values_seen, host.module_names, columns.inputs.values_seen)
+    texts = Texts(columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen)
     groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
     dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
     return _Accounts(devices, groups, dropped)
@@ -158,7 +158,7 @@ def _device_records(
     call_names = [columns.names.values_seen[i] for i in np.unique(columns.host["name"]).tolist()]
     indexes, position = _devices(device["device"])
     shaped = places.shaped >= 0
-    inputs = np.where(shaped, columns.ops["inputs"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped
+    inputs = np.where(shaped, columns.ops["inputs"][places.call], UNKNOWN) if len(columns.ops) else places.shaped
     records = Records(
         device=position,
         name=device["name"],
