@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-MAX_COLLECTIVES = 4096  # entries in one window; 1,000 layers' worth of a step, and 250 KB in the store
+MAX_COLLECTIVES = 4096  # entries in one window: a few steps of a large model, 250 KB in the store
 _LEVELS = 4  # calls around a launch: annotation, record, op, and one wrapper
 _FARTHEST_NS = 1 << 49  # from the window's begin, either way; farther is a damaged time
 _KERNEL = 0
@@ -30,75 +30,67 @@ _HOST_LIBRARIES = ("gloo:", "mpi:", "ucc:")  # whose annotation is the transfer 
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """For each device record its message (an id; NOTHING where it communicates not) and its sequence number."""
+class Found:
+    """The collectives of a trace, a row each: position of its device, begin, end, sequence number, an id in ``told``.
 
-    message: Ints
+    ``grouped`` gives each device record an id in ``texts`` (NOTHING where it does not communicate): arguments as
+    compact JSON, and the bytes of one call where all calls alike move as much.
+    """
+
+    device: Ints
+    start: Ints
+    end: Ints
     sequence: Ints
-    messages: list[Told]
-
-    @property
-    def texts(self) -> list[tuple[str | None, int | None]]:
-        """For each message what a group of records tells: arguments as compact JSON, and bytes where all are alike."""
-        return [(_arguments(told), None if told.uneven else told.bytes) for told in self.messages]
+    message: Ints
+    told: Sequence[Told]
+    grouped: Ints
+    texts: Sequence[tuple[str | None, int | None]]
 
 
-def linked(columns: Columns, launches: Launches, only: Group | None) -> Linked:
-    """What is known of each collective's kernel; ``only`` is the one process group there is, where that is so.
+def of_device(columns: Columns, position: Ints, launches: Launches, only: Group | None) -> Found:
+    """The kernels of collectives; ``only`` is the one process group there is, where that is so.
 
     Of what lies around a launch the innermost tells first, arguments before shapes; at last the kernel's name.
     """
-    device, calls = columns.device, columns.messages.table
-    message = np.full(len(device), NOTHING, dtype=np.int64)
-    sequence = message.copy()
+    device, table = columns.device, columns.messages.table
     (rows,) = np.nonzero((device["sort"] == _KERNEL) & columns.messages.is_kernel(device["name"]))
-    if not len(rows):
-        return Linked(message, sequence, [])
-    around = _around(nest(calls["thread"], calls["start"], calls["end"]), launches.thread[rows], launches.time[rows])
-    sources = [device["message"][rows], *(_picked(calls["what"], row) for row in around)]
-    numbers = [device["message_sequence"][rows], *(_picked(calls["sequence"], row) for row in around)]
-    found, which = np.unique(np.stack([device["name"][rows], *sources]), axis=1, return_inverse=True)
+    around = _around(nest(table["thread"], table["start"], table["end"]), launches.thread[rows], launches.time[rows])
+    sources = [device["message"][rows], *(_picked(table["what"], row) for row in around)]
+    sequence = np.full(len(rows), NOTHING, dtype=np.int64)
+    for number in (device["message_sequence"][rows], *(_picked(table["sequence"], row) for row in around)):
+        sequence = np.where(sequence >= 0, sequence, number)
+    keys, which = np.unique(np.stack([device["name"][rows], *sources]), axis=1, return_inverse=True)
+    names, told = columns.names.values_seen, _Told(columns.messages.told.values_seen, only)
+    resolved = [_resolved(names[name], [told[i] for i in ids if i >= 0]) for name, *ids in keys.T.tolist()]
+    message = which.reshape(-1).astype(np.int64)
+    texts = [(_arguments(found), None if found.uneven else found.bytes) for found in resolved]
+    distinct = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    grouped = np.full(len(device), NOTHING, dtype=np.int64)
+    grouped[rows] = np.array([distinct[text] for text in texts], dtype=np.int64)[message]
+    start, end = device["start"][rows], device["end"][rows]
+    return Found(position[rows], start, end, sequence, message, resolved, grouped, list(distinct))
+
+
+def of_host(columns: Columns, only: Group | None) -> Found:
+    """Those of a window without a device: transfers between hosts, which gloo and its like annotate."""
+    table, names = columns.messages.table, columns.names.values_seen
+    (rows,) = np.nonzero([names[name].startswith(_HOST_LIBRARIES) for name in table["name"].tolist()])
     told = _Told(columns.messages.told.values_seen, only)
-    names = columns.names.values_seen
-    ids: dict[Told, int] = {}
-    resolved = [ids.setdefault(_resolved(names[n], [told[i] for i in of if i >= 0]), len(ids)) for n, *of in found.T]
-    message[rows] = np.array(resolved, dtype=np.int64)[which.reshape(-1)]
-    for number in reversed(numbers):
-        sequence[rows] = np.where(number >= 0, number, sequence[rows])
-    return Linked(message, sequence, list(ids))
+    ids, message = np.unique(table["what"][rows], return_inverse=True)
+    return Found(
+        np.zeros(len(rows), dtype=np.int64), table["start"][rows], table["end"][rows], table["sequence"][rows],
+        message.astype(np.int64), [told[i] for i in ids.tolist()], np.empty(0, dtype=np.int64), (),
+    )  # fmt: skip
 
 
-def entries(columns: Columns, position: Ints, links: Linked, begin: int) -> tuple[list[Collective], int]:
-    """An entry a kernel, the earliest first, and how many more there were. ``begin`` is the zero of the starts."""
-    device = columns.device
-    near = np.abs(device["start"] - begin) < _FARTHEST_NS
-    (rows,) = np.nonzero((links.message != NOTHING) & near)
-    kept = rows[np.argsort(device["start"][rows], kind="stable")][:MAX_COLLECTIVES]
-    table = zip(
-        position[kept].tolist(),
-        links.message[kept].tolist(),
-        (device["start"][kept] - begin).tolist(),
-        (device["end"] - device["start"])[kept].tolist(),
-        links.sequence[kept].tolist(),
-        strict=True,
-    )
-    return [_entry(on, links.messages[of], *rest) for on, of, *rest in table], len(rows) - len(kept)
-
-
-def host_entries(columns: Columns, only: Group | None, begin: int) -> tuple[list[Collective], int]:
-    """The same for a window without a device: transfers between hosts, which gloo and its like annotate."""
-    calls, names = columns.messages.table, columns.names.values_seen
-    ours = np.fromiter((names[name].startswith(_HOST_LIBRARIES) for name in calls["name"].tolist()), np.bool_)
-    (rows,) = np.nonzero(ours & (np.abs(calls["start"] - begin) < _FARTHEST_NS))
-    kept = rows[np.argsort(calls["start"][rows], kind="stable")][:MAX_COLLECTIVES]
-    told = _Told(columns.messages.told.values_seen, only)
-    found = [
-        _entry(0, told[what], start - begin, end - start, sequence)
-        for what, start, end, sequence in zip(
-            *(calls[name][kept].tolist() for name in ("what", "start", "end", "sequence")), strict=True
-        )
-    ]
-    return found, len(rows) - len(kept)
+def entries(found: Found, begin: int) -> tuple[list[Collective], int]:
+    """An entry each, the earliest first, and how many more there were. ``begin`` is the zero of their starts."""
+    start = found.start - begin
+    (rows,) = np.nonzero(np.abs(start) < _FARTHEST_NS)
+    kept = rows[np.argsort(start[rows], kind="stable")][:MAX_COLLECTIVES]
+    columns = (found.device, start, found.end - found.start, found.sequence, found.message)
+    made = [_entry(found.told[of], *rest) for *rest, of in zip(*(c[kept].tolist() for c in columns), strict=True)]
+    return made, len(start) - len(kept)
 
 
 class _Told(dict[int, Told]):
@@ -147,7 +139,7 @@ def _arguments(told: Told) -> str | None:
     return compact([{key: value for key, value in parts.items() if value is not None}])[1:-1]
 
 
-def _entry(device: int, told: Told, start: int, duration: int, sequence: int) -> Collective:
+def _entry(told: Told, device: int, start: int, duration: int, sequence: int) -> Collective:
     return Collective(
         device=device,
         name=told.collective or "",

@@ -25,7 +25,7 @@ _CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.CPU_O
 CPU_OP = 3
 _PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
 _TOP_BUCKET = 900  # γ^899 ns are 23 days, more than any duration that is kept
-_KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "backlog", "linked")
+_KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "message", "backlog", "linked")
 OTHER = "(other)"  # the kernel name of what does not fit in the limit on groups
 
 
@@ -41,6 +41,7 @@ class Records:
     inputs: Ints
     phase: Ints
     module: Ints  # id among the texts' modules
+    message: Ints  # what a collective moved among whom
     backlog: Mask
     linked: Mask
     in_step: Mask
@@ -56,6 +57,7 @@ class Texts:
     names: Sequence[str]
     modules: Sequence[str]
     inputs: Sequence[bytes]
+    messages: Sequence[tuple[str | None, int | None]]  # arguments as JSON, bytes of one call
 
 
 def group(records: Records, texts: Texts, max_groups: int) -> tuple[list[RawGroup], int]:
@@ -90,9 +92,9 @@ def _fold(records: Records, order: Ints, starts: Ints, max_groups: int, other: i
     small[np.argsort(-totals, kind="stable")[:max_groups]] = False
     lengths = np.diff(np.append(starts, len(order)))
     rows = order[np.repeat(small, lengths)]
-    columns = {key: getattr(records, key).copy() for key in ("name", "op", "inputs", "phase", "module")}
-    for key, value in (("name", other), ("op", -1), ("inputs", -1), ("phase", len(_PHASES) - 1), ("module", -1)):
-        columns[key][rows] = value
+    columns = {key: getattr(records, key).copy() for key in ("name", "op", "inputs", "phase", "module", "message")}
+    for key, column in columns.items():
+        column[rows] = {"name": other, "phase": len(_PHASES) - 1}.get(key, -1)
     return replace(records, **columns)
 
 
@@ -116,9 +118,11 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
     keys = zip(*(getattr(records, key)[first].tolist() for key in _KEYS), strict=True)
     inputs = _Inputs(texts.inputs)
     result = []
-    for (device, name, category, op, ins, phase, module, backlog, linked), figures in zip(keys, numbers, strict=True):
+    for key, figures in zip(keys, numbers, strict=True):
+        device, name, category, op, ins, phase, module, message, backlog, linked = key
         calls, total, least, most, histogram, step_calls, step_ns, blocks, moved, op_calls = figures
         shapes, dtypes, strides, concrete = inputs[ins]
+        arguments, size = texts.messages[message] if message >= 0 else (None, None)
         result.append(
             RawGroup(
                 device=device,
@@ -141,7 +145,8 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
                 step_calls=step_calls,
                 step_ns=step_ns,
                 blocks=blocks,
-                moved_bytes=moved,
+                moved_bytes=moved if size is None else size * calls,
+                arguments=arguments,
                 op_calls=op_calls if op >= 0 else None,
             )
         )

@@ -11,6 +11,7 @@ import msgspec
 
 from roofwatch.collectors.base import RawDevice
 from roofwatch.collectors.kineto.events import DECODE_ERRORS
+from roofwatch.collectors.kineto.messages import Group, only_group
 
 _NVIDIA = re.compile(r"nvidia|tesla|geforce|quadro|rtx|\b[AHBVLT]\d{1,3}\b", re.IGNORECASE)
 _AMD = re.compile(r"\bamd\b|radeon|instinct|\bmi\d{2,3}|\bgfx\d", re.IGNORECASE)
@@ -37,6 +38,7 @@ class Outline:
     shapes_recorded: bool
     properties: tuple[Mapping[str, Any], ...]
     vendor: str  # by the versions of the runtime; "" where not told
+    only_group: Group | None  # the one process group there is, where that is so
 
 
 def outline_of(fields: Mapping[str, bytes]) -> Outline:
@@ -58,6 +60,7 @@ def outline_of(fields: Mapping[str, bytes]) -> Outline:
         shapes_recorded=bool(_value(fields, "record_shapes")),
         properties=tuple(entry for entry in properties if isinstance(entry, dict)),
         vendor=vendor,
+        only_group=only_group(distributed),
     )
 
 

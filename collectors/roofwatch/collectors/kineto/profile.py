@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
-from roofwatch.collectors.kineto import calls
+from roofwatch.collectors.kineto import calls, collectives
 from roofwatch.collectors.kineto.bounds import Taken, leave_out_later, taken
 from roofwatch.collectors.kineto.columns import UNKNOWN, Columns
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
@@ -58,12 +58,15 @@ def profile_of(
     _require_records(columns, may_be_cut, window is not None and sound, _reasons(problems, dropped), name)
     host = host_side(columns, window)
     read = _accounts(columns, host, outline, limits)
-    dropped.update(read.dropped)
     start, end = bounds or _unix_hull(columns, outline.base_ns)
+    begin = _hull(columns)[0] if window is None else window.start
+    entries, read.dropped["over_collective_limit"] = collectives.entries(read.collectives, begin)
+    dropped.update(read.dropped)
     return RawProfile(
         collector=COLLECTOR,
         devices=read.devices,
         groups=read.groups,
+        collectives=entries,
         start_unix_ns=start,
         duration_ns=end - start,
         steps=host.steps,
@@ -85,20 +88,22 @@ class _Accounts:
 
     devices: list[RawDevice]
     groups: list[RawGroup]
+    collectives: collectives.Found
     dropped: Counter[str]
 
 
 def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits) -> _Accounts:
     dropped: Counter[str] = Counter()
     if len(columns.device):
-        devices, records = _device_records(columns, host, launches_of(columns), outline)
+        devices, records, found = _device_records(columns, host, launches_of(columns), outline)
         dropped["unfinished"] = unfinished(columns)
     else:
         devices, records = _cpu_records(columns, host)
-    texts = Texts(columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen)
+        found = collectives.of_host(columns, outline.only_group)
+    texts = Texts(columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen, found.texts)
     groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
     dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
-    return _Accounts(devices, groups, dropped)
+    return _Accounts(devices, groups, found, dropped)
 
 
 def _unused(columns: Columns, host: Host, outline: Outline, window: Taken) -> RawDevice | None:
@@ -152,11 +157,12 @@ def _drop_zero_times(device: Table) -> int:
 
 def _device_records(
     columns: Columns, host: Host, launches: Launches, outline: Outline
-) -> tuple[list[RawDevice], Records]:
+) -> tuple[list[RawDevice], Records, collectives.Found]:
     device = columns.device
     places = host.places(launches.thread, launches.time)
     call_names = [columns.names.values_seen[i] for i in np.unique(columns.host["name"]).tolist()]
     indexes, position = _devices(device["device"])
+    found = collectives.of_device(columns, position, launches, outline.only_group)
     shaped = places.shaped >= 0
     inputs = np.where(shaped, columns.ops["inputs"][places.call], UNKNOWN) if len(columns.ops) else places.shaped
     records = Records(
@@ -168,6 +174,7 @@ def _device_records(
         inputs=host.with_shapes(inputs),
         phase=places.phase,
         module=places.module,
+        message=found.grouped,
         backlog=launches.backlog,
         linked=places.op >= 0,
         in_step=places.in_step,
@@ -177,7 +184,7 @@ def _device_records(
     )
     devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
     with_timelines(devices, position, columns, host, launches)
-    return devices, records
+    return devices, records, found
 
 
 def _devices(index: Ints) -> tuple[Ints, Ints]:
@@ -216,6 +223,7 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
         inputs=host.with_shapes(ops["inputs"][order]),
         phase=places.phase,
         module=places.module,
+        message=unknown,
         backlog=np.zeros(len(order), dtype=np.bool_),
         linked=np.ones(len(order), dtype=np.bool_),
         in_step=places.in_step,
@@ -230,11 +238,15 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
 
 def _unix_hull(columns: Columns, base: int | None) -> tuple[int, int]:
     """Begin and end of all that was recorded; from 0 where the trace does not tell what its clock counts from."""
-    filled = [table for table in (columns.ops, columns.device, columns.host, columns.notes) if len(table)]
-    start, end = min(int(t["start"].min()) for t in filled), max(int(t["end"].max()) for t in filled)
+    start, end = _hull(columns)
     if base is None:
         base = 0 if start >= _ABSOLUTE_NS else -start
     return base + start, base + end
+
+
+def _hull(columns: Columns) -> tuple[int, int]:
+    filled = [table for table in (columns.ops, columns.device, columns.host, columns.notes) if len(table)]
+    return min(int(t["start"].min()) for t in filled), max(int(t["end"].max()) for t in filled)
 
 
 def _process_id(columns: Columns) -> int | None:
