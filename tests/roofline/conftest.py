@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +12,15 @@ from roofwatch.model.formulas.base import Work
 from roofwatch.model.formulas.table import formula_of, work_of
 from roofwatch.model.shapes import call_of
 
-Count = Callable[..., Work | None]
+
+class Exact(NamedTuple):
+    """Work that is no range."""
+
+    flops: int
+    bytes: int
+
+
+Count = Callable[..., Work | Exact | None]
 
 
 def count_work(
@@ -23,14 +31,18 @@ def count_work(
     *,
     strides: list[Any] | None = None,
     kernel: str = "",
-) -> Work | None:
-    """FLOPs and bytes of a call given as Kineto writes it; arguments after the last one named are absent."""
+) -> Work | Exact | None:
+    """FLOPs and bytes of a call given as Kineto writes it; arguments after the last one named are absent.
+
+    Where the FLOPs are a range, its upper end is the third.
+    """
     texts = [json.dumps(part) if part is not None else None for part in (dims, types, strides, concrete)]
     call = call_of(op, *texts, kernel)
     formula = formula_of(op)
     assert call is not None
     assert formula is not None, f"no formula for {op}"
-    return work_of(formula, call)
+    work = work_of(formula, call)
+    return work if work is None or work.flops_max is not None else Exact(work.flops, work.bytes)
 
 
 @pytest.fixture

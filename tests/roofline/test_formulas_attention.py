@@ -67,16 +67,41 @@ def test_decode_with_grouped_heads(count):
     assert count("aten::_flash_attention_forward", shapes, types, concrete) == (12_800, 6_544)
 
 
-def test_attention_whose_lengths_the_trace_does_not_hold_is_unknown(count):
-    """Packed sequences (cu_seqlens given) and sliding windows have fewer pairs than the shapes tell."""
-    shapes = [[64, 4, 8], [64, 4, 8], [64, 4, 8], [5], [5]] + [[]] * 8
-    types = [BF16, BF16, BF16, "int", "int", *[SCALAR] * 8]
-    concrete = ["", "", "", "", "", "16", "16", "0.", "False", "False", "", "", ""]
-    assert count("aten::_flash_attention_forward", shapes, types, concrete) is None
-    shapes = [[1, 64, 4, 8]] * 3 + [[]] * 10
-    types = [BF16, BF16, BF16, "", "", *[SCALAR] * 8]
-    concrete = ["", "", "", "", "", "64", "64", "0.", "True", "False", "", "16", "0"]
-    assert count("aten::_flash_attention_forward", shapes, types, concrete) is None
+def test_keys_in_pages_and_counts_of_valid_keys_are_unknown(count):
+    """Key lengths in a tensor (seqused_k at 13), pages (block_table at 15): how many keys there are no trace tells."""
+    shapes = [[4, 1, 4, 8], [4, 512, 4, 8], [4, 512, 4, 8]] + [[]] * 14
+    types = [BF16, BF16, BF16, "", "", SCALAR, SCALAR, SCALAR, SCALAR, SCALAR, *[""] * 7]
+    concrete = ["", "", "", "", "", "1", "512", "0.", "True", "False", *[""] * 7]
+    assert count("aten::_flash_attention_forward", shapes, types, concrete).flops == 2 * 4 * 4 * 512 * 16
+    for at, extent in ((13, [4]), (15, [4, 32])):
+        given, kinds = list(shapes), list(types)
+        given[at], kinds[at] = extent, "int"
+        assert count("aten::_flash_attention_forward", given, kinds, concrete) is None
+
+
+def test_eight_bit_attention(count):
+    """fp8 with scales (10 to 12) comes before the flag that plain attention has at 4: causal is at 7; output in bf16.
+
+    (1,2,4,16): 2 heads · 10 pairs · 32 · 2 = 1,280 FLOPs; q, k, v 128 B each, output 256 B, 8 rows of 4 B.
+    """
+    fp8 = "c10::Float8_e4m3fn"
+    shapes, types = [[1, 2, 4, 16]] * 3 + [[]] * 6, [fp8] * 3 + [F32] * 3 + [SCALAR] * 3
+    concrete = [""] * 6 + ["0.", "True", "False"]
+    assert count("aten::_scaled_dot_product_flash_attention", shapes, types, concrete) == (1_280, 3 * 128 + 256 + 32)
+
+
+def test_a_local_window_of_efficient_attention(count):
+    """window_size 2 (at 13) under a causal mask: itself and the key before: 1 + 2·7 = 15 of 36 pairs.
+
+    8 heads · 15 · 32 · 2 = 7,680 FLOPs. A causal mask from the bottom right (2) with 3 queries on 5 keys: 12 pairs.
+    """
+    types = [F32] * 3 + ["", "", "", SCALAR, SCALAR, SCALAR, SCALAR, SCALAR, "", "", SCALAR]
+    shapes = [[2, 8, 4, 16]] * 3 + [[]] * 11
+    concrete = [""] * 6 + ["8", "8", "0.", "1", "False", "", "", "2"]
+    assert count("aten::_efficient_attention_forward", shapes, types, concrete) == (7_680, 16_640)
+    shapes = [[1, 3, 1, 2], [1, 5, 1, 2], [1, 5, 1, 2]] + [[]] * 7
+    concrete = [""] * 6 + ["3", "5", "0.", "2"]
+    assert count("aten::_efficient_attention_forward", shapes, types[:10], concrete).flops == 12 * 8
 
 
 @pytest.mark.parametrize(

@@ -118,13 +118,15 @@ def test_pooling_backward_and_interpolation(count):
         ("True", ("-1", "-1"), 4 * 6 * 8),  # bottom right: 3 queries see 1, 2, 3 of 3 keys
         ("True", ("-1", "0"), 4 * 6 * 8),  # the same in other words
         ("False", ("-1", "-1"), 4 * 9 * 8),
-        ("False", ("-1", "0"), None),
-        ("True", ("0", "0"), None),  # each query sees itself only
-        ("False", ("2", "2"), None),
+        ("False", ("-1", "0"), 4 * 6 * 8),  # right of the diagonal nothing: causal in other words
+        ("True", ("0", "0"), 4 * 3 * 8),  # each query sees itself only
+        ("True", ("1", "1"), 4 * 5 * 8),  # itself and the one before: 1 + 2 + 2; causal cuts the right side
+        ("False", ("1", "1"), 4 * 7 * 8),  # one on either side: 2 + 3 + 2
+        ("False", ("2", "2"), 4 * 9 * 8),  # as wide as the sequence
     ],
 )
 def test_windows_of_flash_attention(count, causal, window, flops):
-    """(1,3,1,8): 2·pairs·(8 + 8) FLOPs; a sliding window leaves fewer pairs, which are not counted here: unknown."""
+    """(1,3,1,8): 2·pairs·(8 + 8) FLOPs; the pairs that a sliding window leaves of 9 are counted exactly."""
     dims = [[1, 3, 1, 8]] * 3 + [[]] * 5
     types = [BF16] * 3 + [SCALAR] * 5
     work = count("flash_attn::_flash_attn_forward", dims, types, ["", "", "", "0.", "0.35", causal, *window])

@@ -27,13 +27,17 @@ class Work(NamedTuple):
 class Formula:
     """A named way to count the work of a call.
 
-    ``concrete``: it reads the concrete inputs, so they belong to the signature.
+    ``concrete``: it reads the concrete inputs, so they belong to the signature. ``lead``: position of the tensor whose
+    dtype decides the precision, where that is not the first matrix. ``dtype``: the precision's dtype where no tensor
+    tells it (two 4-bit floats stored as one byte).
     """
 
     name: str
     count: Callable[[Call], Work | None]
     matrix: bool = False  # runs on the matrix unit where the dtype allows
     concrete: bool = False
+    lead: int | None = None
+    dtype: str | None = None
 
 
 def words(text: str) -> tuple[str, ...]:
@@ -127,7 +131,8 @@ def _wider(a: str, b: str) -> str:
 
 SCALAR_TYPES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "fp16", 6: "fp32", 7: "fp64", 8: "complex32",
-    9: "complex64", 10: "complex128", 11: "bool", 15: "bf16", 23: "fp8_e5m2", 24: "fp8_e4m3",
+    9: "complex64", 10: "complex128", 11: "bool", 15: "bf16", 23: "fp8_e5m2", 24: "fp8_e4m3", 25: "fp8_e5m2fnuz",
+    26: "fp8_e4m3fnuz", 27: "uint16", 28: "uint32", 29: "uint64", 44: "fp8_e8m0", 45: "fp4x2",
 }  # fmt: skip
 """A dtype argument as a trace records it: the number of c10::ScalarType."""
 

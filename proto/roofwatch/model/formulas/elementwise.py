@@ -173,14 +173,6 @@ def glu(call: Call) -> Work | None:
     return None if x is None else Work(4 * (x.numel // 2), x.bytes + x.numel // 2 * x.item)
 
 
-def quantize(call: Call) -> Work | None:
-    """Scaled quantisation of serving engines, (out, x, scale): one multiply an element, narrow output."""
-    out, x, scale = call.tensor(0), call.tensor(1), call.tensor(2)
-    if out is None or x is None:
-        return None
-    return Work(x.numel, x.bytes + out.bytes + (scale.bytes if scale is not None else 0))
-
-
 def split_heads(call: Call) -> Work | None:
     """_transform_bias_rescale_qkv (qkv, bias, heads): the bias added everywhere, the query third scaled."""
     qkv, bias = call.tensor(0), call.tensor(1)
@@ -221,8 +213,5 @@ TABLE: dict[str, Formula] = {
     "aten::masked_fill_": Formula("where", where),
     "aten::native_dropout": Formula("dropout", dropout),
     "aten::_transform_bias_rescale_qkv": Formula("split_heads", split_heads),
-    "_C::silu_and_mul": Formula("gated_activation", gated),
-    "_C::gelu_and_mul": Formula("gated_activation", gated),
-    "_C::static_scaled_fp8_quant": Formula("quantize", quantize),
     "_C::rotary_embedding": Formula("rope", rope, concrete=True),
 }

@@ -39,24 +39,26 @@ def _batch(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...] | N
     return tuple(result)
 
 
-def _gemm(a: Tensor | None, b: Tensor | None, out: str | None = None) -> Work | None:
+def gemm(a: Tensor | None, b: Tensor | None, out: str | None = None) -> Work | None:
+    """The work of a·b → ``out``, by default the dtype both promote to; two fp4 values in an element are two."""
     shaped = product(a, b)
     if shaped is None or a is None or b is None:
         return None
     shape, flops = shaped
     result = out or promoted((a, b)) or a.dtype
+    flops *= 2 if a.dtype == "fp4x2" else 1
     return Work(flops * real_operations(result), a.bytes + b.bytes + dense(shape, result))
 
 
 def mm(call: Call) -> Work | None:
     """mm, bmm, matmul, mv, dot: (a, b)."""
-    return _gemm(call.tensor(0), call.tensor(1))
+    return gemm(call.tensor(0), call.tensor(1))
 
 
 def addmm(call: Call) -> Work | None:
     """addmm, baddbmm, addmv, addbmm: (addend, a, b, beta, alpha); the addend is read unless beta is zero."""
     addend, a, b = call.tensor(0), call.tensor(1), call.tensor(2)
-    work = _gemm(a, b, addend.dtype if addend is not None and addend.shape else None)
+    work = gemm(a, b, addend.dtype if addend is not None and addend.shape else None)
     if work is None or addend is None:
         return None
     beta = call.value(3)
@@ -77,21 +79,6 @@ def linear(call: Call) -> Work | None:
     return Work(flops, x.bytes + weight.bytes + (bias.bytes if bias else 0) + dense(shape, x.dtype))
 
 
-def scaled_mm(call: Call) -> Work | None:
-    """_scaled_mm (a, b, scale_a, scale_b, bias?, scale_result?, out_dtype?): narrow operands, a wider output.
-
-    The output dtype is a ScalarType number in the concrete inputs (5 half, 6 float, 7 double, 15 bfloat16; 23-26 fp8).
-    """
-    a, b = call.tensor(0), call.tensor(1)
-    kinds = {5: "fp16", 6: "fp32", 7: "fp64", 15: "bf16", 23: "fp8_e5m2", 24: "fp8_e4m3"}
-    out = kinds.get(call.integer(6) or -1)
-    if out is None:
-        return None
-    work = _gemm(a, b, out)
-    scales = [call.tensor(i) for i in (2, 3, 4)]
-    return None if work is None else Work(work.flops, work.bytes + sum(s.bytes for s in scales if s is not None))
-
-
 def bilinear_outer(call: Call) -> Work | None:
     """addr, ger: (addend?, u, v): an outer product, one multiply (and one add) an output."""
     tensors = [t for t in call.tensors if t.shape]
@@ -108,7 +95,6 @@ def bilinear_outer(call: Call) -> Work | None:
 MM = Formula("matmul", mm, matrix=True)
 ADDMM = Formula("addmm", addmm, matrix=True, concrete=True)
 LINEAR = Formula("linear", linear, matrix=True)
-SCALED_MM = Formula("scaled_mm", scaled_mm, matrix=True, concrete=True)
 OUTER = Formula("outer", bilinear_outer)
 
 TABLE: dict[str, Formula] = {
@@ -118,7 +104,6 @@ TABLE: dict[str, Formula] = {
     "aten::mv": MM,
     "aten::dot": MM,
     "aten::vdot": MM,
-    "aten::_int_mm": Formula("int_mm", lambda c: _gemm(c.tensor(0), c.tensor(1), "int32"), matrix=True),
     "aten::addmm": ADDMM,
     "aten::addmm_": ADDMM,
     "aten::baddbmm": ADDMM,
@@ -129,7 +114,6 @@ TABLE: dict[str, Formula] = {
     "aten::linear": LINEAR,
     "aten::mkldnn_linear": LINEAR,
     "mkldnn::_linear_pointwise": LINEAR,
-    "aten::_scaled_mm": SCALED_MM,
     "aten::addr": OUTER,
     "aten::ger": OUTER,
 }

@@ -210,6 +210,4 @@ TABLE: dict[str, Formula] = {
     "aten::reflection_pad2d": Formula("pad", pad, concrete=True),
     "aten::replication_pad2d": Formula("pad", pad, concrete=True),
     **{f"aten::{name}": _upsample(flops) for name, flops in _UPSAMPLE.items()},
-    "_C_cache_ops::reshape_and_cache_flash": Formula("cache_write", cache_write),
-    "_C_cache_ops::reshape_and_cache": Formula("cache_write", cache_write),
 }

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from roofwatch.model.formulas import conv
+from roofwatch.model.formulas import conv, sparse
 from roofwatch.model.formulas.base import Formula, Work, dense, total_bytes
 from roofwatch.model.formulas.elementwise import base_of
 from roofwatch.model.shapes import ITEM_BYTES, Call
@@ -81,6 +81,37 @@ def _epilogue(call: Call) -> Work | None:
     return Work(outputs, addend.bytes + 2 * outputs * addend.item)
 
 
+def _normalize_groups(call: Call) -> Work | None:
+    """The group norm of aiter from ready sums: x and both parameters (at 2 and 3) read, y written."""
+    x, parameters = call.tensor(0), (call.tensor(2), call.tensor(3))
+    if x is None:
+        return None
+    affine = sum(p is not None for p in parameters)
+    return Work((2 + affine) * x.numel, x.bytes + dense(x.shape, x.dtype) + total_bytes(parameters))
+
+
+def _experts_input(call: Call) -> Work | None:
+    """A mixture's input in 8 bits, a scale byte for each 32: the largest (1) and a product an element."""
+    x = call.tensor(0)
+    return None if x is None else Work(2 * x.numel, x.bytes + x.numel + x.numel // 32)
+
+
+def _routing_scores(call: Call) -> Work | None:
+    """A router's logits (tokens, experts) read once and compared; the few chosen for each token are left out."""
+    logits = call.tensor(1)
+    return None if logits is None else Work(logits.numel, logits.bytes)
+
+
+def _routing_entries(call: Call) -> Work | None:
+    """Counting and placing a router's choices: an entry of 4 B for each token at least.
+
+    How many experts a token has is not in the trace. Even with all of them these kernels would move for less than a
+    tenth of the time that they take: whatever the number, they are latency.
+    """
+    logits = call.tensor(1)
+    return None if logits is None or not logits.shape else Work(0, 4 * logits.shape[0])
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     ops: re.Pattern[str]  # over the base name
@@ -101,6 +132,8 @@ _DX_FROM_SUMS = Formula("norm_backward_apply", _input_gradient_from_sums)
 _DPARAMETERS = Formula("norm_backward_parameters", _parameter_gradients)
 _SMALL = Formula("norm_small", _small)
 
+_MXFP8 = r"quantize_with_block_size<\(\S*BlockScaleQuantizationType\)2, \w+, 32,"  # 2: half to 8 bits, blocks of 32
+
 _PRODUCTS = r"^(_?addmm|baddbmm|addmv|addbmm)"
 
 PARTS: tuple[_Part, ...] = (
@@ -120,6 +153,19 @@ PARTS: tuple[_Part, ...] = (
     _part(r"group_norm_backward", r"ComputeInternalGradients", _SUMS),
     _part(r"group_norm_backward", r"ComputeBackwardFusedParams|GammaBeta", _SMALL),
     _part(r"group_norm_backward", r"elementwise_kernel", _DX_FROM_SUMS),
+    _part(r"^_groupnorm_run$", r"groupnorm_kernel_dispatch_up", _STATISTICS),
+    _part(r"^_groupnorm_run$", r"groupnorm_kernel_dispatch_down", Formula("norm_apply", _normalize_groups)),
+    # (hidden, logits, layer): the experts' weights are not among the arguments, their products stay unknown
+    _part(r"^moe_forward$", _MXFP8, Formula("quantize", _experts_input)),
+    _part(r"^moe_forward$", r"routingIndicesHistogramScoresKernel", Formula("routing", _routing_scores)),
+    _part(r"^moe_forward$", r"routingIndices(Histogram|Offsets)Kernel", Formula("routing", _routing_entries)),
+    _part(r"^block_bucketize_sparse_features", r"_cuda_kernel1<", sparse.BUCKET_COUNTS),
+    _part(r"^block_bucketize_sparse_features", r"_cuda_kernel2<", sparse.BUCKET_MOVES),
+    _part(r"^block_bucketize_sparse_features", r"DeviceScanKernel", sparse.BUCKET_SCANS),
+    _part(r"^permute_(2D_sparse_data|sparse_features)$", r"permute_2D_lengths_kernel", sparse.PERMUTED_LENGTHS),
+    _part(r"^permute_(2D_sparse_data|sparse_features)$", r"DeviceScanKernel", sparse.PERMUTED_SCANS),
+    _part(r"^asynchronous_\w+_cumsum$", r"DeviceScanKernel", sparse.RUNNING_SUM),
+    _part(r"permute_pooled_embs", r"permute_pooled_embs_kernel", sparse.PERMUTED_ROWS),
     _part(r"(layer|rms)_norm_backward", r"grad_input", _DX),
     _part(r"(layer|rms)_norm_backward", r"cuComputeGradGammaBeta", _SMALL),
     _part(r"(layer|rms)_norm_backward", r"GammaBeta", _DPARAMETERS),

@@ -69,8 +69,13 @@ def _on_matrix(short: str, kernel: str, vendor: Vendor | None) -> bool:
 
 
 def _lead(formula: Formula, call: Call) -> str | None:
-    """The dtype that decides: of a product's first matrix; of vector work the widest float among full tensors."""
+    """The dtype that decides: as the formula tells; else a product's first matrix, of vector work the widest float."""
     tensors = call.tensors
+    if formula.dtype is not None:
+        return formula.dtype
+    if formula.lead is not None:
+        lead = call.tensor(formula.lead)
+        return None if lead is None else lead.dtype
     if not tensors:
         return dtype_of_kernel(call.kernel)  # a list of tensors
     if formula.matrix:

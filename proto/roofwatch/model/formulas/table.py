@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from roofwatch.model.formulas import (
     attention,
+    attention_kernels,
     conv,
     elementwise,
     fused,
+    grouped,
     loss,
     matmul,
     movement,
     norm,
     optimizer,
     pooling,
+    quantized,
     reduction,
+    serving,
+    sparse,
     views,
 )
 from roofwatch.model.formulas.base import Formula, Work
@@ -29,8 +34,13 @@ FORMULAS: dict[str, Formula] = {
     **loss.TABLE,
     **optimizer.TABLE,
     **attention.TABLE,
+    **attention_kernels.TABLE,
     **conv.TABLE,
     **matmul.TABLE,
+    **quantized.TABLE,
+    **grouped.TABLE,
+    **serving.TABLE,
+    **sparse.TABLE,
 }
 
 MAX_COUNT = (1 << 62) - 1  # what a signed 64-bit column holds; more is damage
@@ -48,6 +58,8 @@ def work_of(formula: Formula, call: Call) -> Work | None:
     except (ArithmeticError, ValueError, IndexError):
         return None  # damaged shapes that the formula's own checks let through: unknown, never a crash
     if work is None or not 0 <= work.flops <= MAX_COUNT or not 0 <= work.bytes <= MAX_COUNT:
+        return None
+    if work.flops_max is not None and not work.flops <= work.flops_max <= MAX_COUNT:
         return None
     if work.flops_max is None or work.flops_max == work.flops:
         return Work(work.flops, work.bytes)

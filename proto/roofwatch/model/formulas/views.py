@@ -51,7 +51,7 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
             "_foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_ _foreach_exp _foreach_exp_ "
             "_foreach_abs hardtanh hardtanh_ relu6 relu6_ celu celu_ rrelu prelu __and__ __or__ __xor__ isnan isinf "
             "isfinite isclose true_divide true_divide_ rsub mv argsort logsumexp l1_loss soft_margin_loss "
-            "constant_pad_nd roll _fused_rms_norm"
+            "constant_pad_nd roll _fused_rms_norm _grouped_mm _scaled_mm_v2"
         )
     },
     "aten::_convolution": (
@@ -66,6 +66,7 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "aten::zero_": ("aten::fill_",),
     "aten::index_add_": ("aten::scatter_add_",),
     "aten::isin": ("aten::_unique",),
+    "bitsandbytes::int8_scaled_mm": ("bitsandbytes::int8_linear_matmul",),
 }  # fmt: skip
 
 # Autograd's nodes and engine, optimizer and profiler ranges: their inner ops do the work.
