@@ -27,7 +27,7 @@ Key = tuple[int, str]  # signature, device model: what a row of an answer is
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class SignaturePart:
     """Sums of one signature on one device model with the same peaks, bound and evidence."""
 
     key: Key
@@ -43,7 +43,7 @@ class _Part:
 
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of all kernels; with where the devices waited, and what profiling cost."""
-    parts = _parts(connection, f)
+    parts = parts_of(connection, f)
     return {
         "summary": summary(connection, f),
         "cost": cost(connection, f),
@@ -53,19 +53,20 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of the kernels that have an intensity (shares are of all), and the devices with their peaks."""
-    parts = _parts(connection, f)
+    parts = parts_of(connection, f)
     query = select(signatures.c.id).where(signatures.c.flops.is_not(None), signatures.c.bytes > 0)
     placed = set(connection.scalars(query))
     ranked = [key for key in _ranked(parts) if key[0] in placed]
     return {
         "summary": summary(connection, f),
         "cost": cost(connection, f),
-        "devices": _devices(connection, f),
+        "devices": devices_with_peaks(connection, f),
         "rows": _rows(connection, f, parts, ranked, limit),
     }
 
 
-def _parts(connection: Connection, f: Filter) -> dict[Key, list[_Part]]:
+def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]]:
+    """The sums of every row, without what describes it."""
     scope, k = devices_of(f), kernel_stats.c
     query = (
         select(
@@ -81,38 +82,47 @@ def _parts(connection: Connection, f: Filter) -> dict[Key, list[_Part]]:
             func.max(k.max_ns),
         )
         .select_from(scope)
-        .join(kernel_stats, _of_device(scope))
+        .join(kernel_stats, of_device(scope))
         .group_by(k.signature_id, scope.c.model, scope.c.peaks_id, k.bound, k.evidence)
     )
     parts = defaultdict(list)
     for signature, model, peaks, bound, evidence, calls, total, est, low, high in connection.execute(query):
         key = (signature, model)
-        parts[key].append(_Part(key, peaks, bound, evidence, int(calls), int(total), float(est), low, high))
+        parts[key].append(SignaturePart(key, peaks, bound, evidence, int(calls), int(total), float(est), low, high))
     return parts
 
 
-def _of_device(scope: CTE) -> Any:
+def of_device(scope: CTE) -> Any:
+    """Joins the kernels of a scope's devices."""
     return and_(kernel_stats.c.window_id == scope.c.window_id, kernel_stats.c.device == scope.c.position)
 
 
-def _ranked(parts: dict[Key, list[_Part]]) -> list[Key]:
+def _ranked(parts: dict[Key, list[SignaturePart]]) -> list[Key]:
     """By estimated time, in the order of ``model.answer.rows``."""
     return sorted(parts, key=lambda key: (-sum(p.est_ns for p in parts[key]), key))
 
 
 def _rows(
-    connection: Connection, f: Filter, parts: dict[Key, list[_Part]], ranked: Sequence[Key], limit: int
+    connection: Connection, f: Filter, parts: dict[Key, list[SignaturePart]], ranked: Sequence[Key], limit: int
 ) -> list[dict[str, Any]]:
-    shown = ranked[:limit] if limit else ranked
+    found = sums_of(connection, f, parts, ranked[:limit] if limit else ranked)
+    whole = sum(p.est_ns for group in parts.values() for p in group)
+    return rows([one for sums in found.values() for one in sums], whole=whole)
+
+
+def sums_of(
+    connection: Connection, f: Filter, parts: dict[Key, list[SignaturePart]], shown: Sequence[Key]
+) -> dict[Key, list[StatSum]]:
+    """The sums of some rows, with signature, roof and histogram."""
     wanted = {key[0] for key in shown}
     described = _signatures(connection, wanted)
-    roof = _roofs(connection, wanted)
+    roof = roofs_of(connection, wanted)
     merged = _histograms(connection, f, wanted)
-    sums = []
+    sums: dict[Key, list[StatSum]] = defaultdict(list)
     for key in shown:
         for i, p in enumerate(parts[key]):
             roof_ns, ridge = roof.get((key[0], p.peaks_id), (None, None))
-            sums.append(
+            sums[key].append(
                 StatSum(
                     signature=described[key[0]],
                     device=key[1],
@@ -128,7 +138,7 @@ def _rows(
                     histogram=merged[key] if i == 0 else None,  # merged over all parts already
                 )
             )
-    return rows(sums, whole=sum(p.est_ns for group in parts.values() for p in group))
+    return sums
 
 
 def _signatures(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
@@ -147,7 +157,8 @@ def _signatures(connection: Connection, wanted: set[int]) -> dict[int, Signature
     return found
 
 
-def _roofs(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:
+def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:
+    """Roof time of a call, and ridge, by signature and set of peaks."""
     r = roofs.c
     query = select(r.signature_id, r.peaks_id, r.roof_ns, r.ridge)
     return {
@@ -158,7 +169,7 @@ def _roofs(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tu
 def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key, Histogram]:
     """Histograms merged over windows: only of what is shown, since merging is what costs."""
     scope, k = devices_of(f), kernel_stats.c
-    query = select(k.signature_id, scope.c.model, k.histogram).select_from(scope).join(kernel_stats, _of_device(scope))
+    query = select(k.signature_id, scope.c.model, k.histogram).select_from(scope).join(kernel_stats, of_device(scope))
     buckets: dict[Key, dict[int, int]] = defaultdict(dict)
     for signature, model, blob in connection.execute(among(query, k.signature_id, wanted)):
         if signature in wanted:
@@ -166,7 +177,7 @@ def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key
     return defaultdict(Histogram, {key: Histogram.from_buckets(counts) for key, counts in buckets.items()})
 
 
-def _devices(connection: Connection, f: Filter) -> list[dict[str, Any]]:
+def devices_with_peaks(connection: Connection, f: Filter) -> list[dict[str, Any]]:
     """One device a set of peaks, without what tells it from its like."""
     scope = devices_of(f)
     query = select(func.min(scope.c.device_id)).group_by(scope.c.model, scope.c.peaks_id)

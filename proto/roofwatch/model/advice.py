@@ -1,0 +1,115 @@
+"""What helps: the texts of a diagnosis, all in one place. ``docs/cli.md`` says when each is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# What to do about time that no kernel explains, the usual remedy first.
+FIXES: Mapping[str, tuple[str, ...]] = {
+    "input": (
+        "more DataLoader workers that stay (num_workers, persistent_workers=True)",
+        "pin_memory=True and a larger prefetch_factor",
+        "decode and augment ahead of time, or on the device",
+    ),
+    "copy": (
+        "keep data on the device between steps",
+        "pinned memory and non_blocking=True, on a stream beside the compute",
+        "one large copy instead of many small ones",
+    ),
+    "sync": (
+        "no .item(), .cpu(), .tolist(), print or if on a device value in the hot path",
+        "add up metrics on the device and read them every N steps",
+        "no torch.cuda.synchronize() or empty_cache() inside a step",
+    ),
+    "communication": (
+        "overlap it with compute: DDP buckets (bucket_cap_mb), FSDP prefetch",
+        "fewer and larger messages; gradients in bf16 or accumulated over steps",
+        "look for a late rank: waiting inside a collective is somebody else's slowness",
+    ),
+    "launch_bound": (
+        'graphs: torch.compile(mode="reduce-overhead"), or torch.cuda.graph',
+        "fewer and larger kernels: torch.compile, fused optimizers (fused=True)",
+        "a bigger batch",
+    ),
+    "launch_gap": (
+        "fuse neighbouring kernels: torch.compile",
+        "graphs: kernels then follow each other without a launch between them",
+    ),
+    "host": (
+        "see what Python does there: the host's own profile, below",
+        "no garbage collection, logging or checkpoints inside a step (gc.freeze(), another thread)",
+        "vectorize loops over elements",
+    ),
+    "unknown": ("the trace does not tell: take a system timeline, below",),
+    "kernels": ("the kernels below, from the first on",),
+}
+# The CPU is the device: nothing waits for another one, and launching is calling.
+CPU_FIXES: Mapping[str, tuple[str, ...]] = {
+    "host": (
+        "Python between ops: vectorize loops over elements, no .item() or .tolist() in them",
+        "many small ops: torch.compile, a bigger batch",
+    ),
+    "communication": ("overlap it with compute; fewer and larger messages", "look for a late rank"),
+    "input": FIXES["input"][:1] + FIXES["input"][2:],
+}
+
+NEAR_THE_ROOF = "near its roof: only less work helps, not a better kernel"
+COMPUTE: Mapping[str, str] = {
+    "tensor_cores_fp32": (
+        "fp32 on the vector unit: allow TF32 (torch.set_float32_matmul_precision('high')) or autocast to bf16"
+    ),
+    "matrix_unit": "the matrix unit is not used: sizes that are multiples of 16, a dtype that it takes",
+    "lower_precision": "lower precision: bf16 or fp16 autocast",
+    "lower_precision_8bit": "lower precision: fp8 or int8, where accuracy allows",
+    "occupancy": "occupancy: sizes that fill whole waves of tiles; another tile size or split-K",
+    "causal": "fused attention that skips what the mask hides (is_causal=True)",
+}
+MEMORY: Mapping[str, str] = {
+    "fusion": "fuse it with its neighbours, so that data is read once: torch.compile",
+    "layout": "avoid the relayout: keep one layout (channels_last, contiguous weights)",
+    "quantize": "fewer bytes of weights: int8, int4 or fp8; a bigger batch reuses them",
+    "attention": "fused attention; fewer or smaller keys and values (grouped heads, fp8 cache)",
+    "optimizer": "a fused optimizer (fused=True), states in bf16",
+    "access": "rows that lie together, a smaller dtype",
+    "smaller_dtype": "a smaller dtype: half the bytes, half the time",
+}
+LATENCY: Mapping[str, str] = {
+    "batch": "more work a call: a bigger batch, grouped or batched calls",
+    "graphs": "graphs hide its launch: torch.cuda.graph",
+    "fusion": "fuse it with its neighbours: torch.compile",
+    "split": "more blocks: split-K or another tile, so that the whole device works",
+}
+CPU: Mapping[str, str] = {
+    "threads": "all cores (torch.set_num_threads), threads that stay on theirs",
+    "lower_precision": "bf16 where the CPU has it (AMX, AVX512-BF16)",
+    "fusion": "fuse it with its neighbours: torch.compile",
+    "batch": "more work a call: a bigger batch",
+}
+
+# The classic mistakes. Names in braces are figures, which the answer has under the same name.
+MISTAKES: Mapping[str, str] = {
+    "host_time": (
+        "sorted by host time, waits come first: the host waited {count} times in syncs and copies (longest "
+        "{longest_ns}), and works in none of them"
+    ),
+    "raw_time": (
+        "sorted by raw time, {kernel} comes first ({time_share} of kernel time), but reaching its roof wins "
+        "back {winnable_share} of it"
+    ),
+    "one_iteration": "only one step was recorded: nothing tells whether it is typical. Record 3 to 5",
+    "no_warm_up": "the first step took {first_ns}, the others {median_ns}: warm-up is inside",
+    "early_windows": "{early} of {windows} windows began in the first {steps} steps: warm-up is inside",
+    "one_gap": "one stretch of {longest_ns} is {share} of the time: start-up or a pause, not a steady state",
+    "stacks": (
+        "Python stacks were recorded ({python_events} of {events} events): they slow the host, so idle time is "
+        "overstated"
+    ),
+    "padding": "{share} of the tokens are padding: its work is in the kernels' time and their FLOPs",
+    "overhead": "profiling took {share} of the job's time: idle time is overstated",
+    "graphs": "{share} of device time is in graphs that could not be tied to ops: their kernels have no rank",
+}
+
+
+def fixes(cause: str, *, cpu: bool) -> tuple[str, ...]:
+    """The usual fixes of a cause."""
+    return (CPU_FIXES.get(cause) if cpu else None) or FIXES[cause]

@@ -1,0 +1,108 @@
+"""The classic mistakes that the data itself can show, each with its figures; the texts are in ``model.advice``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from roofwatch.model.answer import ratio
+from roofwatch.model.diagnosis import Standing
+from roofwatch.model.record import Cause, Padding
+from roofwatch.model.timeline import TimelineSum
+
+# Steps in which a job compiles, tunes its algorithms and grows its memory: torch.compile's last recompilation and
+# cuDNN's search are over by the tenth in the jobs that we know.
+EARLY_STEPS = 10
+FIRST_STEP = 1.5  # first step ÷ median of the others: steps vary by a tenth or two, compilation is many times longer
+ONE_GAP = 0.25  # of the span in one stretch: a wait that comes back has several
+WAITING = 0.02  # of the span: smaller waits do not decide how a table is sorted
+TUNED = 0.7  # roof fraction from which "the largest" is not "the one to work on"
+PADDED = 0.1  # of the tokens: below it padding explains no kernel's time
+COSTLY = 0.01  # of the job's time: the most that profiling may cost it
+LOOSE_GRAPHS = 0.05  # of device time: kernels of graphs that nothing is known about
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How what is diagnosed was recorded. Zero and None where that is not known.
+
+    ``early_windows`` began in the first ``EARLY_STEPS`` steps of their process; ``step_ns`` are the lengths of the
+    steps of one window, in order; ``python_events`` are Python functions on its host threads.
+    """
+
+    windows: int = 1
+    steps: int | None = None
+    early_windows: int = 0
+    step_ns: tuple[int, ...] = ()
+    python_events: int = 0
+    events: int = 0
+    padding: Padding | None = None
+    cost_share: float | None = None
+    graph_loose_share: float | None = None  # of device time: in graphs, and tied to no op
+
+
+def mistakes(
+    conditions: Conditions, time: TimelineSum, standings: Sequence[Standing], kernel_of: dict[Any, str], *, cpu: bool
+) -> list[dict[str, Any]]:
+    """What to beware of, as ``{"mistake": name, figure: value, …}``."""
+    return [
+        *_recording(conditions),
+        *_start(conditions, time),
+        *([] if cpu else _host_time(time)),
+        *_raw_time(standings, kernel_of),
+    ]
+
+
+def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
+    if conditions.python_events:
+        yield {"mistake": "stacks", "python_events": conditions.python_events, "events": conditions.events}
+    if conditions.cost_share is not None and conditions.cost_share > COSTLY:
+        yield {"mistake": "overhead", "share": conditions.cost_share}
+    padding = conditions.padding
+    padded = None if padding is None else ratio(padding.padded_tokens - padding.real_tokens, padding.padded_tokens)
+    if padded is not None and padded > PADDED:
+        yield {"mistake": "padding", "share": padded}
+    if conditions.graph_loose_share is not None and conditions.graph_loose_share > LOOSE_GRAPHS:
+        yield {"mistake": "graphs", "share": conditions.graph_loose_share}
+
+
+def _start(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]]:
+    first, *others = conditions.step_ns or (0,)
+    if others and first > FIRST_STEP * median(others):
+        yield {"mistake": "no_warm_up", "first_ns": first, "median_ns": round(median(others))}
+    if conditions.early_windows:
+        figures = {"early": conditions.early_windows, "windows": conditions.windows, "steps": EARLY_STEPS}
+        yield {"mistake": "early_windows", **figures}
+    if conditions.windows == 1 and conditions.steps == 1:
+        yield {"mistake": "one_iteration", "steps": 1}
+    longest = max((c.longest_ns for c in time.causes.values()), default=0)
+    share = ratio(longest, time.sampled.span_ns)
+    if conditions.windows == 1 and share is not None and share > ONE_GAP:
+        yield {"mistake": "one_gap", "longest_ns": longest, "share": share}
+
+
+def _host_time(time: TimelineSum) -> Iterator[dict[str, Any]]:
+    """A profiler's table is sorted by host time unless told otherwise, and there a wait is work."""
+    waits = [time.causes[cause] for cause in (Cause.SYNC, Cause.COPY) if cause in time.causes]
+    share = ratio(sum(wait.est_ns for wait in waits), time.estimated.span_ns)
+    if share is not None and share > WAITING:
+        figures = {"count": sum(w.count for w in waits), "longest_ns": max(w.longest_ns for w in waits)}
+        yield {"mistake": "host_time", **figures, "share": share}
+
+
+def _raw_time(standings: Sequence[Standing], kernel_of: dict[Any, str]) -> Iterator[dict[str, Any]]:
+    """Whether the largest kernel is one that has little to win."""
+    inside = [s for s in standings if not s.outside]
+    largest = max(inside, key=lambda s: s.est_ns, default=None)
+    if largest is None or largest.fraction is None or largest.fraction < TUNED or not largest.judged:
+        return
+    best = max(inside, key=lambda s: s.winnable_ns)
+    if best.key != largest.key and best.winnable_ns > largest.winnable_ns and largest.key in kernel_of:
+        yield {
+            "mistake": "raw_time",
+            "kernel": kernel_of[largest.key],
+            "time_share": ratio(largest.est_ns, sum(s.est_ns for s in inside)),
+            "winnable_share": ratio(largest.winnable_ns, largest.est_ns),
+        }
