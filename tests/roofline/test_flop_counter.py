@@ -12,13 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofwatch.collectors.carriers import cpu_formula, operands
-from roofwatch.model.formulas.table import work_of
+from roofwatch.model.formulas.table import FORMULAS, work_of
 from roofwatch.model.shapes import Call, call_of
 
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402 - after the check for torch
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import (  # noqa: E402
     FlopCounterMode,
+    flop_registry,
     sdpa_backward_flop_count,
     sdpa_flop_count,
 )
@@ -27,7 +29,10 @@ SMALL = st.integers(1, 7)
 EXAMPLES = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-PRODUCTS = {"matmul", "addmm", "linear", "convolution", "convolution_backward", "attention", "attention_backward"}
+PRODUCTS = {
+    "matmul", "addmm", "linear", "convolution", "convolution_backward", "attention", "attention_backward", "scaled_mm",
+    "grouped_mm",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -141,21 +146,30 @@ def test_convolution(  # noqa: PLR0917 - hypothesis names them
 
 
 @EXAMPLES
-@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())
-def test_grouped_convolution_forward(groups, per_group, filters, kernel, transposed):
-    """Grouped convolutions, forward only.
+@given(
+    st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2),
+    st.booleans(),
+)  # fmt: skip
+def test_grouped_convolution(groups, per_group, filters, kernel, rank, stride, transposed):
+    """Grouped convolutions of 1, 2 and 3 dimensions, forward, and backward less what torch counts too often.
 
-    Backward torch counts the grouped weight gradient `groups` times too high.
+    The gradient of the weight is a convolution as large as the forward one; torch counts it `groups` times.
     """
     channels = groups * per_group
-    shape = (channels, filters) if transposed else (groups * filters, per_group)
-    apply = functional.conv_transpose2d if transposed else functional.conv2d
+    x = (2, channels, *(3 + kernel,) * rank)
+    weight = ((channels, filters) if transposed else (groups * filters, per_group)) + (kernel,) * rank
+    apply = getattr(functional, f"conv_transpose{rank}d" if transposed else f"conv{rank}d")
 
-    def work() -> None:
+    def forward() -> None:
         with torch.no_grad():
-            apply(torch.randn(2, channels, 6, 6), torch.randn(*shape, kernel, kernel), groups=groups)
+            apply(torch.randn(x), torch.randn(weight), stride=stride, groups=groups)
 
-    check(work)
+    work = trained(lambda a, b: apply(a, b, stride=stride, groups=groups), x, weight)
+    check(forward)
+    once = our_flops(forward)
+    with FlopCounterMode(display=False) as counter:
+        work()
+    assert our_flops(work) == 3 * once == counter.get_total_flops() - (groups - 1) * once
 
 
 @EXAMPLES
@@ -169,6 +183,84 @@ def test_attention(batch, heads, queries, keys, width):
     other = (batch, heads, keys, width)
     expected = sdpa_flop_count(shape, other, other) + sdpa_backward_flop_count(shape, shape, other, other)
     assert our_flops(trained(functional.scaled_dot_product_attention, shape, other, other)) == expected
+
+
+@EXAMPLES
+@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), SMALL, SMALL, st.integers(1, 5))
+def test_attention_with_fewer_heads_of_keys(batch, heads, share, queries, keys, width):
+    """Grouped-query and multi-query attention: FLOPs by the query's heads, forward (torch's own figure)."""
+    q, kv = (batch, heads * share, queries, width), (batch, heads, keys, width)
+
+    def work() -> None:
+        with torch.no_grad():
+            k = torch.randn(kv)
+            functional.scaled_dot_product_attention(torch.randn(q), k, k, enable_gqa=True)
+
+    assert our_flops(work) == sdpa_flop_count(q, kv, kv)
+
+
+@EXAMPLES
+@given(st.integers(1, 2), st.integers(1, 3), SMALL, SMALL, st.integers(1, 5), st.booleans())
+def test_attention_by_its_products(batch, heads, queries, keys, width, causal):
+    """Attention as two products and a softmax, forward and backward: the mode sees the products, and we do."""
+    shapes = ((batch, heads, queries, width), (batch, heads, keys, width), (batch, heads, keys, width))
+
+    def attend(q, k, v):
+        with sdpa_kernel(SDPBackend.MATH):
+            return functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    check(trained(attend, *shapes))
+
+
+@EXAMPLES
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4), st.booleans())
+def test_packed_attention_lies_in_its_range(lengths, alike):
+    """Torch reads the cumulative lengths and counts exactly; a trace lacks them: the range must hold torch's count."""
+    pairs = [(q, q) if alike else (q, k) for q, k in lengths]
+    queries, keys = (torch.tensor([0, *column]).cumsum(0).int() for column in zip(*pairs, strict=True))
+    longest = [max(column) for column in zip(*pairs, strict=True)]
+    q, k = torch.empty(int(queries[-1]), 2, 8), torch.empty(int(keys[-1]), 2, 8)
+    exact = flop_registry[torch.ops.aten._flash_attention_forward](
+        q, k, k, queries, keys, *longest, 0.0, False, False, out_val=None
+    )
+    dims = [list(q.shape), *[list(k.shape)] * 2, *[[len(pairs) + 1]] * 2, *[[]] * 5]
+    types = ["float"] * 3 + ["int"] * 2 + ["Scalar"] * 5
+    concrete = [""] * 5 + [*map(str, longest), "0.", "False", "False"]
+    call = call_of("aten::_flash_attention_forward", *map(json.dumps, (dims, types)), None, json.dumps(concrete))
+    assert call is not None
+    found = work_of(FORMULAS[call.op], call)
+    assert found is not None
+    assert found.flops <= exact <= (found.flops if found.flops_max is None else found.flops_max)
+
+
+SIXTEENS = st.integers(1, 3).map(lambda n: 16 * n)
+
+
+@EXAMPLES
+@given(SIXTEENS, SIXTEENS, SIXTEENS)
+def test_scaled_mm(m, k, n):
+    """Products in fp8 with a scale for each operand."""
+    one = torch.tensor(1.0)
+
+    def work() -> None:
+        a, b = torch.randn(m, k).to(torch.float8_e4m3fn), torch.randn(n, k).to(torch.float8_e4m3fn)
+        torch._scaled_mm(a, b.t(), one, one, out_dtype=torch.bfloat16)
+
+    check(work)
+
+
+@EXAMPLES
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4), SMALL, SMALL)
+def test_grouped_products_are_their_groups_products(sizes, k, n):
+    """A grouped product does as much as its groups' products, which the CPU runs one by one, whatever the groups."""
+    rows, k, n = sum(sizes), 8 * k, 8 * n
+    a, b = torch.randn(rows, k).bfloat16(), torch.randn(len(sizes), k, n).bfloat16()
+    offsets = torch.tensor(sizes).cumsum(0).int()
+    calls = profiled(lambda: (torch._grouped_mm(a, b, offs=offsets), None)[1])
+    whole = [w for c in calls if c.op == "aten::_grouped_mm" and (w := work_of(FORMULAS[c.op], c))]
+    groups = [w for c in calls if c.op == "aten::mm" and (w := work_of(FORMULAS[c.op], c))]
+    assert [w.flops for w in whole] == [sum(w.flops for w in groups)] == [2 * rows * k * n]
+    assert our_flops(lambda: (torch._grouped_mm(a, b, offs=offsets), None)[1]) == 2 * rows * k * n  # counted once
 
 
 def test_the_work_compared_is_not_nothing():
