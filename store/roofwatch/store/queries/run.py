@@ -11,7 +11,7 @@ from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries import diagnose, kernels, lists, timeline, window_list
+from roofwatch.store.queries import diagnose, kernels, lists, peers, timeline, window_list
 from roofwatch.store.queries.coverage import coverage
 
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -21,6 +21,7 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
     "windows": window_list.windows,
     "top": kernels.top,
     "roofline": kernels.roofline,
+    "peers": peers.peers,
     "timeline": timeline.timeline_by("device"),
     "timeline_window": timeline.timeline_by("window"),
     "timeline_process": timeline.timeline_by("process"),
