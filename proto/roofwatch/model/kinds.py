@@ -53,10 +53,10 @@ _OPS = (
             r"all_?to_?all|^broadcast_$"
         ),
     ),
-    (Kind.MOE, r"moe|topk_gating|fused_experts"),
-    (Kind.GROUPED_MATMUL, r"grouped_mm|grouped_gemm|groupedmatmul|group_gemm"),
+    (Kind.MOE, r"moe|topk_gating|topk_softmax|fused_experts"),
+    (Kind.GROUPED_MATMUL, r"grouped_?(mm|gemm|matmul)|group_gemm|_grouped_(stacked|dynamic|cat)$|bf16_grouped$"),
     (Kind.CONV, r"conv(olution)?(_|$|[123]d)|^_?conv|convolution|conv_depthwise|thnn_conv"),
-    (Kind.ATTENTION, r"attention|attn|paged|fmha|mha_|mla_"),
+    (Kind.ATTENTION, r"attention|attn|paged|fmha|mha_|mla_|(_fa\d_C|sgl_kernel)::\w*fwd|merge_state"),
     (Kind.OPTIMIZER, r"^_foreach_|^_fused_(adam|adamw|sgd|adagrad)|_amp_(foreach|update)|^optimizer\.|fused_?adam"),
     (Kind.ROPE, r"rotary|rope"),
     (Kind.SOFTMAX, r"softmax"),
@@ -67,7 +67,9 @@ _OPS = (
         (
             r"^(_?addmm(_activation)?|b?mm|mm|baddbmm|addbmm|matmul|linear(_backward)?|addmv|mv|dot|vdot|einsum|"
             r"_int_mm|_scaled_mm|_weight_int\w+|addr|ger|_linear_pointwise|mkldnn_linear|tensordot|"
-            r"cutlass_scaled_mm|gemm\w*|awq_\w+|gptq_\w+|marlin\w*)$|scaled_mm|(?<!fb)gemm"
+            r"cutlass_scaled_mm|gemm\w*|awq_\w+|gptq_\w+|marlin\w*)$|scaled_(fp4_)?mm|(?<!fb)gem[mv]|wvsplitk|llmm1|"
+            r"machete_mm|ggml_mul_mat|matmul_4bit|_linear_matmul|_(dtypes|structured)_linear|_linear_(sparse_)?cutlass|"
+            r"^(bf16|f8|i8)(bf16|f8|i8|i4)bf16"
         ),
     ),
     (Kind.POOLING, r"_pool(\d|_|$)|pool\dd"),
@@ -92,7 +94,7 @@ _OPS = (
         (
             r"^(relu\w*|gelu\w*|silu\w*|sigmoid\w*|tanh\w*|hardtanh\w*|leaky_relu\w*|elu\w*|selu|celu|mish\w*|"
             r"glu\w*|hardswish\w*|hardsigmoid\w*|softplus\w*|threshold\w*|prelu\w*|_prelu\w*|log_sigmoid\w*|"
-            r"silu_and_mul|gelu_and_mul|logit_backward)$|swiglu|act_and_mul"
+            r"silu_and_mul|gelu_and_mul|logit_backward)$|swiglu|act_and_mul|relu_and_mul|mul_and_silu"
         ),
     ),
     (
