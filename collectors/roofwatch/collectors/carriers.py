@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from roofwatch.collectors.base import Category, RawGroup
-from roofwatch.model.formulas import views
+from roofwatch.model.formulas import fused, nodes, views
 from roofwatch.model.formulas.base import Formula
 from roofwatch.model.formulas.parts import is_helper, part_of
 from roofwatch.model.formulas.table import formula_of
@@ -21,9 +21,9 @@ def kernel_formulas(family: Sequence[RawGroup]) -> list[Formula | None]:
     op = family[0].op
     if op is None:
         return [None] * len(family)
-    found = [part_of(op, group.kernel) for group in family]
+    found = [part_of(op, group.kernel) or nodes.part_of(op, group.kernel) for group in family]
     result = [None if part is None else part[0] for part in found]
-    formula = formula_of(op)
+    formula = formula_of(op) or fused.formula_for_own(op, family[0].kernel)
     if formula is views.VIEW:
         return result  # a kernel ran all the same (a fill of fresh memory, say): its work is unknown, not nothing
     if formula is None or any(part is not None and part[1] for part in found):
