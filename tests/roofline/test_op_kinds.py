@@ -9,7 +9,8 @@ from roofwatch.model.kinds import Kind, kind_of_op
 KINDS = {
     Kind.ATTENTION: (
         "flash_attn::_flash_attn_varlen_backward", "FlashAttnVarlenFunc", "flash_attn_3::fwd",
-        "_vllm_fa2_C::varlen_fwd", "_vllm_fa2_C::fwd_kvcache", "_vllm_fa3_C::fwd", "sgl_kernel::fwd", "aiter::mha_fwd", "aiter::fmha_v3_bwd",
+        "_vllm_fa2_C::varlen_fwd", "_vllm_fa2_C::fwd_kvcache",
+        "_vllm_fa3_C::fwd", "sgl_kernel::fwd", "aiter::mha_fwd", "aiter::fmha_v3_bwd",
         "_C::paged_attention_v2", "_rocm_C::paged_attention", "vllm::unified_attention_with_output",
         "_C::merge_attn_states", "sgl_kernel::merge_state_v2", "sgl_kernel::cutlass_mla_decode",
     ),
