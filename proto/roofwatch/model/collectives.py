@@ -66,7 +66,7 @@ def collective_of_op(op: str) -> str | None:
     library = library.rstrip(":")
     if not separator or library == "aten":
         return None
-    found = collective_of(word)
+    found = collective_of(word.partition(" ")[0])  # "nccl:recv 0<-1" names the ranks
     return found if library in _LIBRARIES or found in _UNMISTAKABLE else None
 
 
