@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from . import guard, identity
 from .capture import Captures
+from .dynamo import skip_in_dynamo
 from .log import failure
 from .paths import choose
 from .process import Process
@@ -35,7 +36,7 @@ class Hook:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         hook = self.steps.hook(getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False))
-        _skip_in_dynamo(torch, hook)
+        skip_in_dynamo(torch, hook)
         register_optimizer_step_post_hook(hook)
         self.process = Process(self.taker, self.session)
 
@@ -93,16 +94,3 @@ def is_worker() -> bool:
     """Whether this process loads data for another."""
     worker = sys.modules.get("torch.utils.data._utils.worker")
     return getattr(worker, "_worker_info", None) is not None
-
-
-def _skip_in_dynamo(torch: Any, function: Any) -> None:
-    """Have dynamo never compile the hook's own frame, by whatever name this torch offers that."""
-    try:
-        frames = torch._C._dynamo.eval_frame
-        if hasattr(frames, "set_code_exec_strategy"):
-            skip = frames._FrameAction.SKIP
-            frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
-        elif hasattr(frames, "skip_code"):
-            frames.skip_code(function.__code__)
-    except AttributeError:
-        pass

@@ -18,6 +18,7 @@ REJECTED = "rejected"
 TAKE_WINDOW = "take_window"
 WINDOW = "window"
 REFUSED = "refused"
+GRAPH_LOGS = "graph_logs"
 
 KINETO_JSON = "kineto-json"  # the only format of a window so far
 

@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Set
 
 from . import protocol
 from .descriptors import JobChannel, lifted
@@ -95,6 +95,7 @@ class Session:
     def _converse(self) -> Optional[float]:
         """One connection, from hello to its end: 0 after a welcome, seconds to stay away, None without an agent."""
         welcomed, channel = False, None
+        self.told: Set[str] = set()  # keys of the graph logs that this agent has
         try:
             channel = self.channel = _connect(protocol.socket_path())
             channel.send(dict(self.describe(), type=protocol.HELLO))
@@ -124,6 +125,8 @@ class Session:
             answer.update(reason=protocol.ERROR, detail=type(error).__name__)
         else:
             try:
+                for logs in self.taker.captures.graphs.messages(taken.message.get("replays"), self.told):
+                    channel.send(logs)
                 channel.send(dict(taken.message, size=taken.size()), taken.fd)
             finally:
                 taken.close()

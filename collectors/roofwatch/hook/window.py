@@ -104,6 +104,7 @@ class Taker:
         at.opened, at.opened_step = time.monotonic_ns(), self.steps.count
         self.phase = OPEN
         padding.start()
+        self.captures.graphs.opened(at.opened)
         if window.by_steps:
             self.steps.at = at.opened_step + window.steps
 
@@ -111,6 +112,7 @@ class Taker:
         window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count  # the plain path closes in its cut
         self.path.cut()
         padding.end()
+        self.captures.graphs.cut()
         window.whole = whole and window.by_steps
         self.phase = CUT
 
@@ -206,6 +208,7 @@ class Taker:
             taken.close()
             raise
         taken.message = trace.message(request, window, self.steps.count, costs, padding.sums())
+        taken.message["replays"] = self.captures.graphs.told()
         return taken
 
     @contextmanager
@@ -308,6 +311,7 @@ class Taker:
         if self.phase in (WARM, OPEN):
             self.path.cut()
         padding.end()
+        self.captures.graphs.cut()
         if self.phase == LOST and not self.path.held():
             return
         if self.path.settle(lambda: False):
