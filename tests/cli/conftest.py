@@ -17,7 +17,8 @@ ROW: dict[str, Any] = {
     "kernel": "gemm", "kind": "matmul", "op": None, "phase": "forward", "module": None, "shapes": None, "dtypes": None,
     "device": "NVIDIA A100-SXM4-80GB", "calls": 1, "total_ns": 1000, "est_ns": 1000, "share": None, "mean_ns": 1000.0,
     "min_ns": 1000, "p50_ns": 1000, "p95_ns": 1000, "max_ns": 1000, "flops": None, "bytes": None, "intensity": None,
-    "ridge": None, "bound": "unknown", "evidence": "none", "roof_fraction": None,
+    "ridge": None, "bound": "unknown", "evidence": "none", "roof_fraction": None, "winnable_ns": None,
+    "flops_max": None, "roof_fraction_max": None, "bound_range": None, "algbw": None, "busbw": None,
 }  # fmt: skip
 
 # What is written in golden/top_80.txt and golden/roofline_80.txt follows by hand:
@@ -80,7 +81,7 @@ CPU_ROWS: tuple[dict[str, Any], ...] = (
 @pytest.fixture
 def cpu_answer(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer of a CPU, whose windows cost less than nothing: noise."""
-    coverage = {**answer["coverage"], "windows": 2, "named_share": None, "dropped": {}}
+    coverage = {**answer["coverage"], "windows": 2, "named_share": None, "mfu": None, "dropped": {}}
     rows = [{**ROW, **row, "kernel": row["op"], "device": "EPYC"} for row in CPU_ROWS]
     return {**answer, "coverage": coverage, "timeline": None, "cost": {"share": -0.0041}, "rows": rows}
 
@@ -94,7 +95,9 @@ def answer() -> dict[str, Any]:
         "coverage": {
             "windows": 48, "device_records": 30_107, "device_time_ns": 12_500_000_000, "busy_ns": 6_100_000_000,
             "span_ns": 10_000_000_000, "linked_share": 0.99, "backlog_share": 0.01, "classified_share": 0.978,
-            "named_share": 0.011, "sampled_share": 0.02, "dropped": {"oversized": 2, "unfinished": 1_234},
+            "named_share": 0.011, "sampled_share": 0.02, "graph_share": None, "graph_attributed_share": None,
+            "model_flops": 10**15, "mfu": 0.382, "mfu_known_share": 0.94,
+            "dropped": {"oversized": 2, "unfinished": 1_234},
         },
         "timeline": {
             "busy_ns": 6_100_000_000, "idle_ns": 3_900_000_000,

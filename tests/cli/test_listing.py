@@ -21,7 +21,7 @@ NODE: dict[str, Any] = {
 PROCESS: dict[str, Any] = {
     "process": "00000000000004d2", "node": "gpu-07", "pid": 4711, "model": "llama-7b", "user": "ada", "job": None,
     "container": None, "rank": 3, "world_size": 8, "device": "NVIDIA H100 SXM5 80 GB", "devices": 1, "windows": 48,
-    "last_window_unix_ns": NOW - 125 * S, "steps": 96, "device_time_ns": 3 * S, "busy_share": 0.613, "mfu": None,
+    "last_window_unix_ns": NOW - 125 * S, "steps": 96, "device_time_ns": 3 * S, "busy_share": 0.613, "mfu": 0.413,
     "lost_ns": 1, "represented_ns": 1000, "lost_share": 0.0012, "versions": {}, "labels": {},
 }  # fmt: skip
 WINDOW: dict[str, Any] = {
@@ -29,7 +29,8 @@ WINDOW: dict[str, Any] = {
     "model": "llama-7b", "device": "NVIDIA H100 SXM5 80 GB", "duration_ns": 182_400_000, "steps": 2,
     "represents_ns": 60 * S, "trigger": "periodic", "collector": "kineto", "shapes_recorded": True, "events_read": 9,
     "device_records": 12_345, "device_time_ns": 150_000_000, "busy_ns": 111_264_000, "span_ns": 182_400_000,
-    "linked_share": 0.998, "classified_share": 0.978, "close_path": "native", "lost_ns": 21_300_000, "dropped": {},
+    "linked_share": 0.998, "classified_share": 0.978, "mfu": 0.382, "close_path": "native", "lost_ns": 21_300_000,
+    "dropped": {},
 }  # fmt: skip
 
 
@@ -44,40 +45,46 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_nodes() -> None:
-    """5,400 s are 1.50 h; two reasons of drops add up; what was never busy is unknown, not 0; no GPU name is cut."""
+    """Two reasons of drops add up; what was never busy is unknown, not 0; device time has no room in 80 columns.
+
+    It is there in 120: 5,400 s are 1.50 h.
+    """
     idle = {
         **NODE, "node": "a-node-with-a-long-name.cluster.example", "last_seen_unix_ns": NOW - 3 * 86_400 * S,
         "device": None, "devices": 1, "processes": 1, "windows": 1, "busy_share": None, "device_time_ns": 0,
         "agent_drops": {"spool_bytes": 2, "parse_error": 1_500},
     }  # fmt: skip
     assert listing.nodes({"rows": [NODE, idle]}, 80, NOW) == (
-        "node            device           seen processes windows busy device time dropped\n"
-        "gpu-07          8 × NVIDIA H100… 12 s         8   1,234 61 %      1.50 h       0\n"
-        "a-node-with-a-… 1 × unnamed dev…  3 d         1       1    –         0 s   1,502\n"
+        "node                device               seen processes windows busy MFU dropped\n"
+        "gpu-07              8 × NVIDIA H100 SXM… 12 s         8   1,234 61 %   –       0\n"
+        "a-node-with-a-long… 1 × unnamed device    3 d         1       1    –   –   1,502\n"
     )
+    assert listing.nodes({"rows": [NODE]}, 120, NOW).splitlines()[1].split()[-4:] == ["–", "1.50", "h", "0"]
 
 
 def test_processes() -> None:
     """125 s are 2 min; a rank without a world size keeps its number; a cost is unknown, or below 0 and so noise."""
     other = {**PROCESS, "pid": 99, "model": None, "rank": None, "steps": None, "lost_share": None, "windows": 1}
+    other["mfu"] = None
     lone = {**PROCESS, "pid": 100, "rank": 0, "world_size": None, "lost_share": -0.0041}
     assert listing.processes({"rows": [PROCESS, other, lone]}, 80, NOW) == (
-        "node    pid model    rank device                  seen windows steps busy   cost\n"
-        "gpu-07 4711 llama-7b  3/8 1 × NVIDIA H100 SXM5…  2 min      48    96 61 % 0.12 %\n"
-        "gpu-07   99 –           – 1 × NVIDIA H100 SXM5…  2 min       1     – 61 %      –\n"
-        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100 SXM5…  2 min      48    96 61 %  ≈ 0 %\n"
+        "node    pid model    rank device             seen windows steps busy  MFU   cost\n"
+        "gpu-07 4711 llama-7b  3/8 1 × NVIDIA H100…  2 min      48    96 61 % 41 % 0.12 %\n"
+        "gpu-07   99 –           – 1 × NVIDIA H100…  2 min       1     – 61 %    –      –\n"
+        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100…  2 min      48    96 61 % 41 %  ≈ 0 %\n"
     )
 
 
 def test_windows() -> None:
     """Busy is 111.264 of 182.4 ms; the model (drop 3), then the node (drop 2) have no room in 80 columns."""
     other = {**WINDOW, "steps": None, "linked_share": None, "classified_share": None, "lost_ns": None, "span_ns": 0}
+    other["mfu"] = None
     noise = {**WINDOW, "lost_ns": -56_700_000}
     assert listing.windows({"rows": [WINDOW, noise, {**other, "close_path": None}]}, 80, NOW) == (
-        "start           pid steps length records busy linked judged    lost close\n"
-        "02-02 02:40:00 4711     2 182 ms  12,345 61 %  100 %   98 % 21.3 ms native\n"
-        "02-02 02:40:00 4711     2 182 ms  12,345 61 %  100 %   98 %     ≈ 0 native\n"
-        "02-02 02:40:00 4711     – 182 ms  12,345    –      –      –       – –\n"
+        "start           pid steps length records busy  MFU linked judged    lost close\n"
+        "02-02 02:40:00 4711     2 182 ms  12,345 61 % 38 %  100 %   98 % 21.3 ms native\n"
+        "02-02 02:40:00 4711     2 182 ms  12,345 61 % 38 %  100 %   98 %     ≈ 0 native\n"
+        "02-02 02:40:00 4711     – 182 ms  12,345    –    –      –      –       – –\n"
     )
 
 

@@ -93,7 +93,8 @@ def test_no_line_is_wider_than_the_room(answer: Answer, room: int) -> None:
 
 def test_an_answer_without_rows_has_a_head_only(answer: Answer) -> None:
     """Nothing known is said as such, and no empty table is drawn."""
-    answer["coverage"] |= {"windows": 0, "classified_share": None, "named_share": None, "span_ns": 0, "dropped": {}}
+    unknown = dict.fromkeys(("classified_share", "named_share", "mfu"))
+    answer["coverage"] |= {**unknown, "windows": 0, "span_ns": 0, "dropped": {}}
     answer |= {"rows": [], "timeline": None, "cost": None}
     assert kernels.report(answer, [], 80) == "0 windows · no compute time to classify\n"
     assert roofline.report(answer, [], 80) == "0 windows · no compute time to classify\n"

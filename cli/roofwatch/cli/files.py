@@ -10,7 +10,9 @@ from pathlib import Path
 
 from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
+from roofwatch.model.answer import ratio
 from roofwatch.model.devices import calibration_file, cpu_model
+from roofwatch.model.diagnosis_mistakes import Conditions
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.model.record import Device, Node, Process, Trigger, Vendor, Window
 
@@ -70,8 +72,23 @@ def unjudged(path: Path, window: Window, cpu: Device) -> str | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is in a file: its window, how it was recorded, and one sentence about what of it could not be read."""
+
+    window: Window
+    problem: str | None
+    conditions: Conditions
+
+
 def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
-    """The window in a file, and one sentence about what of it could not be read.
+    """The window in a file, and one sentence about what of it could not be read; raises as ``read`` does."""
+    found = read(path, origin)
+    return found.window, found.problem
+
+
+def read(path: Path, origin: Origin) -> Read:
+    """What is in a file.
 
     The window's uid is the hash of the file's bytes, so that a file that is imported twice counts once.
 
@@ -95,7 +112,15 @@ def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
         labels={"file": path.name, **(origin.labels or {})},
     )
     context = WindowContext(uid, process, Trigger.IMPORTED, (origin.cpu,), peaks_files=(str(calibration_file()),))
-    return pipeline.window_of(profile, context), profile.problem
+    window = pipeline.window_of(profile, context)
+    graphs_ns = sum(graph.total_ns - graph.attributed_ns for graph in window.graphs)
+    conditions = Conditions(
+        steps=window.steps,
+        events=window.ledger.events_read,
+        padding=window.padding,
+        graph_loose_share=ratio(graphs_ns, window.ledger.device_time_ns),
+    )
+    return Read(window, profile.problem, conditions)
 
 
 def _progress(path: Path) -> Callable[[int, int | None], None] | None:

@@ -19,6 +19,8 @@ READING = {
     "windows": "The windows taken, one a line.",
     "top": "The kernels that eat the time, and why.",
     "roofline": "The kernels under the roof, as a plot and a table.",
+    "timeline": "Where the devices waited, and for what.",
+    "diagnose": "What to work on first, why, and what helps.",
     "analyze": "The same answer from one trace file, without a store.",
 }
 ACTING = {

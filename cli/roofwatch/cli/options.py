@@ -6,9 +6,11 @@ import re
 import time
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from roofwatch.store.config import DEFAULT_ADDRESS
 
@@ -120,6 +122,8 @@ recorded_here = _stacked(
     ),
 )
 
+trace_file = click.argument("file", required=False, type=click.Path(path_type=Path))
+
 output = click.option(
     "--format",
     "form",
@@ -162,3 +166,23 @@ def filters(since: str) -> Callable[[Decorated], Decorated]:
         click.option("--device", default="", metavar="NAME", help="Only this device model."),
         label,
     )
+
+
+# What chooses among the windows of a store, and what says how a file is read.
+_OF_STORE = frozenset({"store", "db", "since", "until", "node", "process", "model", "device", "labels"})
+_OF_FILE = frozenset({"here", "threads"})
+
+
+def one_subject(file: Path | None) -> None:
+    """Refuse what belongs to a store beside a file, and what belongs to a file without one.
+
+    Raises:
+        click.UsageError: it was typed; names it.
+    """
+    ctx = click.get_current_context()
+    foreign = _OF_FILE if file is None else _OF_STORE
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if name in foreign and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            reason = "says how a FILE is read: name one" if file is None else f"is for a store, and {file} is a file"
+            raise click.UsageError(f"{parameter.opts[0]} {reason}.")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 
 from roofwatch.cli import errors
 from roofwatch.cli.render.table import terminal_columns
+from roofwatch.model.record import Window
 from roofwatch.store.filter import Filter
 
 Answer = Mapping[str, Any]
@@ -19,8 +21,19 @@ Draw = Callable[[Answer, int], str]
 _AGO = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw, empty: str | Callable[[], str]) -> int:
-    """Write the answer; the exit code is 4 where no row matches, since then the data that would answer is missing."""
+def show(
+    answer: Answer,
+    form: str,
+    keys: Sequence[str],
+    draw: Draw,
+    empty: str | Callable[[], str],
+    *,
+    found: bool | None = None,
+) -> int:
+    """Write the answer; the exit code is 4 where the data that would answer is missing.
+
+    ``found``: whether it is there, by default whether there is a row.
+    """
     if form == "json":
         from roofwatch.cli.render import json  # noqa: PLC0415  # one renderer a run
 
@@ -31,7 +44,7 @@ def show(answer: Answer, form: str, keys: Sequence[str], draw: Draw, empty: str 
         click.echo(csv.render(answer["rows"], keys), nl=False)
     else:
         click.echo(draw(answer, terminal_columns()), nl=False)
-    if answer["rows"]:
+    if answer["rows"] if found is None else found:
         return errors.DONE
     errors.say(empty if isinstance(empty, str) else empty())
     return errors.INCOMPLETE
@@ -44,6 +57,15 @@ def title(given: Filter, now_ns: int | None = None) -> list[str]:
     parts += [f"process {given.process}"] if given.process else []
     parts += [f"{key}={value}" for key, value in sorted(given.labels.items())]
     return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
+
+
+def file_title(file: Path, window: Window) -> list[str]:
+    """What is in a file, as the first words of a head: name, devices, span, steps."""
+    from roofwatch.cli.render import kernels, text  # noqa: PLC0415
+
+    parts = [file.name, kernels.devices([d.device.model for d in window.devices])]
+    parts += [f"span {text.duration(window.span_ns)}"] if window.span_ns else []
+    return [*parts, *([] if window.steps is None else [text.plural(window.steps, "step")])]
 
 
 def period(since_ns: int | None, until_ns: int | None, now_ns: int) -> str:

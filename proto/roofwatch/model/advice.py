@@ -62,12 +62,14 @@ COMPUTE: Mapping[str, str] = {
     "lower_precision": "lower precision: bf16 or fp16 autocast",
     "lower_precision_8bit": "lower precision: fp8 or int8, where accuracy allows",
     "occupancy": "occupancy: sizes that fill whole waves of tiles; another tile size or split-K",
+    "tuned": 'another kernel: torch.compile(mode="max-autotune"), a newer or the vendor\'s library',
     "causal": "fused attention that skips what the mask hides (is_causal=True)",
 }
 MEMORY: Mapping[str, str] = {
     "fusion": "fuse it with its neighbours, so that data is read once: torch.compile",
     "layout": "avoid the relayout: keep one layout (channels_last, contiguous weights)",
     "quantize": "fewer bytes of weights: int8, int4 or fp8; a bigger batch reuses them",
+    "batched": "if this is attention: F.scaled_dot_product_attention keeps the scores out of memory",
     "attention": "fused attention; fewer or smaller keys and values (grouped heads, fp8 cache)",
     "optimizer": "a fused optimizer (fused=True), states in bf16",
     "access": "rows that lie together, a smaller dtype",
@@ -96,7 +98,7 @@ MISTAKES: Mapping[str, str] = {
         "sorted by raw time, {kernel} comes first ({time_share} of kernel time), but reaching its roof wins "
         "back {winnable_share} of it"
     ),
-    "one_iteration": "only one step was recorded: nothing tells whether it is typical. Record 3 to 5",
+    "one_iteration": "only one step was recorded: nothing tells whether it is typical. Record 3 to 5 after the warm-up",
     "no_warm_up": "the first step took {first_ns}, the others {median_ns}: warm-up is inside",
     "early_windows": "{early} of {windows} windows began in the first {steps} steps: warm-up is inside",
     "one_gap": "one stretch of {longest_ns} is {share} of the time: start-up or a pause, not a steady state",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from roofwatch.model.advice import COMPUTE, CPU, LATENCY, MEMORY, NEAR_THE_ROOF
 from roofwatch.model.kinds import Kind
@@ -10,10 +10,11 @@ from roofwatch.model.record import Bound, Signature
 
 # From here on the measured peak itself is in doubt: datasheet peaks are not reached by the best library kernels.
 NEAR = 0.8
+# Below it the kernel itself is in doubt before its precision is: libraries reach half of the roof on most sizes.
+FAR = 0.5
 
 _PRODUCTS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
-_WEIGHTED = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.MOE})
-_INDEXED = frozenset({Kind.GATHER_SCATTER, Kind.SORT_TOPK})
+_BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
 _HALVES = frozenset({"bf16", "fp16"})
 _EIGHTS = frozenset({"fp8", "int8"})
 
@@ -25,25 +26,25 @@ def helps(
     if fraction is not None and fraction >= NEAR:
         return [NEAR_THE_ROOF, *_less_work(signature, bound, precisions, cpu=cpu)]
     if bound is Bound.COMPUTE:
-        return _compute(signature, precisions, cpu=cpu)
+        return _compute(signature, fraction, precisions, cpu=cpu)
     if bound is Bound.MEMORY:
-        return _memory(signature, cpu=cpu)
+        return _memory(signature)
     if bound is Bound.LATENCY:
         return _latency(signature, cpu=cpu)
     return []
 
 
-def _compute(signature: Signature, precisions: Collection[str], *, cpu: bool) -> list[str]:
+def _compute(signature: Signature, fraction: float | None, precisions: Collection[str], *, cpu: bool) -> list[str]:
     if cpu:
         return [CPU["threads"], *([CPU["lower_precision"]] if signature.precision == "fp32" else [])]
-    found = []
     if signature.kind in _PRODUCTS and signature.unit == "vector":
-        found.append(COMPUTE["tensor_cores_fp32" if signature.precision == "fp32" else "matrix_unit"])
-    else:
-        found += _lower(signature, precisions)
-    if signature.kind is Kind.ATTENTION:
-        found.append(COMPUTE["causal"])
-    return [*found, COMPUTE["occupancy"]]
+        lower = [COMPUTE["tensor_cores_fp32" if signature.precision == "fp32" else "matrix_unit"]]
+        return [*lower, COMPUTE["occupancy"]]
+    lower = _lower(signature, precisions)
+    causal = [COMPUTE["causal"]] if signature.kind is Kind.ATTENTION else []
+    if fraction is not None and fraction < FAR:
+        return [COMPUTE["tuned"], COMPUTE["occupancy"], *causal, *lower]
+    return [*lower, COMPUTE["occupancy"], *causal]
 
 
 def _lower(signature: Signature, precisions: Collection[str]) -> list[str]:
@@ -54,19 +55,22 @@ def _lower(signature: Signature, precisions: Collection[str]) -> list[str]:
     return []
 
 
-def _memory(signature: Signature, *, cpu: bool) -> list[str]:
-    kind = signature.kind
-    if kind in _WEIGHTED:
-        return [MEMORY["quantize"]]
-    if kind is Kind.ATTENTION:
-        return [MEMORY["attention"]]
-    if kind is Kind.OPTIMIZER:
-        return [MEMORY["optimizer"]]
-    if kind is Kind.LAYOUT:
-        return [MEMORY["layout"], MEMORY["fusion"]]
-    if kind in _INDEXED:
-        return [MEMORY["access"]]
-    return [CPU["fusion"] if cpu else MEMORY["fusion"], MEMORY["smaller_dtype"]]
+_OF_MEMORY: Mapping[Kind, tuple[str, ...]] = {
+    Kind.MATMUL: ("quantize",),
+    Kind.GROUPED_MATMUL: ("quantize",),
+    Kind.MOE: ("quantize",),
+    Kind.ATTENTION: ("attention",),
+    Kind.OPTIMIZER: ("optimizer",),
+    Kind.LAYOUT: ("layout", "fusion"),
+    Kind.GATHER_SCATTER: ("access",),
+    Kind.SORT_TOPK: ("access",),
+}
+
+
+def _memory(signature: Signature) -> list[str]:
+    if signature.op in _BATCHED:
+        return [MEMORY["batched"], MEMORY["smaller_dtype"]]
+    return [MEMORY[name] for name in _OF_MEMORY.get(signature.kind, ("fusion", "smaller_dtype"))]
 
 
 def _latency(signature: Signature, *, cpu: bool) -> list[str]:
@@ -80,4 +84,4 @@ def _latency(signature: Signature, *, cpu: bool) -> list[str]:
 def _less_work(signature: Signature, bound: Bound, precisions: Collection[str], *, cpu: bool) -> list[str]:
     if bound is Bound.COMPUTE and cpu:
         return [CPU["lower_precision"]] if signature.precision == "fp32" else []
-    return _lower(signature, precisions) if bound is Bound.COMPUTE else _memory(signature, cpu=cpu)
+    return _lower(signature, precisions) if bound is Bound.COMPUTE else _memory(signature)

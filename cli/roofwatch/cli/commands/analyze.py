@@ -35,7 +35,7 @@ def command(file: Path, here: bool, threads: int | None, limit: int, form: str) 
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
     from roofwatch.cli.files import Origin, recorded_on, unjudged, window_of  # noqa: PLC0415
-    from roofwatch.cli.render import kernels, text  # noqa: PLC0415
+    from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
 
     cpu = recorded_on(here, threads)
@@ -50,9 +50,7 @@ def command(file: Path, here: bool, threads: int | None, limit: int, form: str) 
         timeline=answer.timeline(window.devices),
         cost=None,
     )
-    title = [file.name, kernels.devices([d.device.model for d in window.devices])]
-    title += [f"span {text.duration(window.span_ns)}"] if window.span_ns else []
-    title += [] if window.steps is None else [text.plural(window.steps, "step")]
+    title = showing.file_title(file, window)
     code = showing.show(
         result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)
     )

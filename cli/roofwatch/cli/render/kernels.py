@@ -17,6 +17,7 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
+MFU_WHOLE = 0.95  # of the model kernels' time with known FLOPs: the rest is too little to change the figure
 NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
 OVER = "!"  # beside a roof fraction that cannot be
@@ -57,6 +58,7 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     cost = (answer.get("cost") or {}).get("share")
     if cost is not None:
         parts.append(f"cost {text.lost_share(cost)}")
+    parts += mfu(coverage)
     lines = text.joined([text.clean(part) for part in parts if part], room)
     return lines + text.joined(_busy(answer), room)
 
@@ -64,6 +66,14 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
 def devices(models: Sequence[str]) -> str:
     """Device models with how many there are of each: "8 × NVIDIA H100 SXM, 1 × AMD EPYC 9654"."""
     return ", ".join(f"{models.count(model)} × {model or 'unnamed device'}" for model in dict.fromkeys(models))
+
+
+def mfu(coverage: Row) -> list[str]:
+    """Model FLOPs utilisation: "MFU 38 %", with "≥" where kernels of the model have no known FLOPs."""
+    if coverage.get("mfu") is None:
+        return []
+    least = "≥ " if (coverage["mfu_known_share"] or 0.0) < MFU_WHOLE else ""
+    return [f"MFU {least}{text.percent(coverage['mfu'])}"]
 
 
 def _classified(coverage: Row) -> str:

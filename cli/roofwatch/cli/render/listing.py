@@ -19,6 +19,7 @@ NODES = (
     Column("processes", right=True),
     Column("windows", right=True),
     Column("busy", right=True),
+    Column("MFU", right=True),
     Column("device time", right=True, drop=1),
     Column("dropped", right=True),
 )
@@ -32,6 +33,7 @@ PROCESSES = (
     Column("windows", right=True),
     Column("steps", right=True),
     Column("busy", right=True),
+    Column("MFU", right=True, drop=3),
     Column("cost", right=True),
 )
 WINDOWS = (
@@ -43,6 +45,7 @@ WINDOWS = (
     Column("length", right=True),
     Column("records", right=True),
     Column("busy", right=True),
+    Column("MFU", right=True, drop=2),
     Column("linked", right=True),
     Column("judged", right=True),
     Column("lost", right=True),
@@ -79,6 +82,7 @@ def _node(row: Row, now_ns: int) -> list[str]:
         text.count(row["processes"]),
         text.count(row["windows"]),
         text.percent(row["busy_share"]),
+        text.percent(row["mfu"]),
         text.duration(row["device_time_ns"]),
         text.count(sum(row["agent_drops"].values())),
     ]
@@ -96,6 +100,7 @@ def _process(row: Row, now_ns: int) -> list[str]:
         text.count(row["windows"]),
         text.count(row["steps"]),
         text.percent(row["busy_share"]),
+        text.percent(row["mfu"]),
         text.lost_share(row["lost_share"]),
     ]
 
@@ -112,6 +117,7 @@ def _window(row: Row, now_ns: int) -> list[str]:
         text.duration(row["duration_ns"]),
         text.count(row["device_records"]),
         text.percent(row["busy_ns"] / row["span_ns"] if row["span_ns"] else None),
+        text.percent(row["mfu"]),
         text.percent(row["linked_share"]),
         text.percent(row["classified_share"]),
         text.lost_time(row["lost_ns"]),
