@@ -86,6 +86,7 @@ class Columns:
         self.inputs = Interner()  # shapes, dtypes, strides, concrete inputs as text, joined by NUL
         self.dropped: Counter[str] = Counter()
         self.events = 0
+        self.python = 0  # Python functions, of which only the ranges of modules are kept
         self.ascend = False
         self.ops = Table("thread", "inputs", "sequence")
         self.host = Table("thread", "correlation", "grid", "block")
@@ -113,6 +114,7 @@ class Columns:
             table, sort = _TABLES.get(category, ("", 0))
             kept = events
             if table == PYTHON:
+                self.python += len(events)
                 kept = [event for event in events if event.name.startswith(_MODULE_PREFIX)]
             if table and kept:
                 self._add(table, sort, kept)
