@@ -216,10 +216,15 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "bound": str(leading.bound),
         "evidence": str(leading.evidence),
         "roof_fraction": fraction,
-        "winnable_ns": None if fraction is None else round(est * max(0.0, 1.0 - fraction)),
+        "winnable_ns": _winnable(leading.bound, est, fraction),
         **_range(signature, leading.ridge, fraction),
         **_bandwidths(signature, ratio(total, calls)),
     }
+
+
+def _winnable(bound: Bound, est: float, fraction: float | None) -> int | None:
+    """Time above the roof; None where the roof is unknown, and of a host op, which has none: a view is not slow."""
+    return None if fraction is None or bound is Bound.HOST else round(est * max(0.0, 1.0 - fraction))
 
 
 def _range(signature: Signature, ridge: float | None, fraction: float | None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
 
 def _start(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]]:
     first, *others = conditions.step_ns or (0,)
-    if others and first > FIRST_STEP * median(others):
+    if len(others) > 1 and first > FIRST_STEP * median(others):
         yield {"mistake": "no_warm_up", "first_ns": first, "median_ns": round(median(others))}
     if conditions.early_windows:
         figures = {"early": conditions.early_windows, "windows": conditions.windows, "steps": EARLY_STEPS}

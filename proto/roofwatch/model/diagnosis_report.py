@@ -57,6 +57,7 @@ class Scene:
     calls: Mapping[str, Calls] = field(default_factory=dict)  # by kernel name
     conditions: Conditions = field(default_factory=Conditions)
     pid: int | None = None  # of the one process that it is about
+    peers: Mapping[str, Any] | None = None  # of its job: waiting for late ranks told from moving bytes
 
     @property
     def vendor(self) -> Vendor | None:
@@ -95,7 +96,7 @@ def report(
     return {
         "verdict": told.as_json(),
         "time": time.as_json(),
-        "causes": _causes(time, told, cpu=scene.cpu),
+        "causes": _causes(time, told, scene),
         "unjudged": _unjudged(unknown, standings, sums, whole, told),
         "commands": _commands(told, scene, kernels),
         "warnings": [
@@ -118,7 +119,7 @@ class _Scale:
         return None if found is None else found * self.share
 
 
-def _causes(time: TimelineSum, told: Verdict, *, cpu: bool) -> list[dict[str, Any]]:
+def _causes(time: TimelineSum, told: Verdict, scene: Scene) -> list[dict[str, Any]]:
     """What is in the way, with its evidence and the usual fixes. ``share`` holds what is exposed, and op overhead."""
     parts, found = time.parts(), []
     for name, share in told.causes.items():
@@ -133,7 +134,8 @@ def _causes(time: TimelineSum, told: Verdict, *, cpu: bool) -> list[dict[str, An
                 "count": idle.count if idle else 0,
                 "longest_ns": idle.longest_ns if idle else 0,
                 "example": idle.example if idle else None,
-                "fixes": list(fixes(name, cpu=cpu)),
+                "peers": dict(scene.peers) if scene.peers and cause is Cause.COMMUNICATION else None,
+                "fixes": list(fixes(name, cpu=scene.cpu)),
             }
         )
     return found

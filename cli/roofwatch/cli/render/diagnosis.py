@@ -98,9 +98,26 @@ def _cause(cause: Row, room: int) -> list[str]:
     lines = [INDENT + line for line in text.joined(parts, room - len(INDENT))]
     if cause["example"]:
         lines.append(text.cut_middle(f"{INDENT}  {text.clean(cause['example'])}", room))
+    if cause.get("peers"):
+        lines += wrapped(f"{INDENT}  {_peers(cause['peers'])}", room)
     if cause["share"] >= FIXES_FROM:
         lines += [line for fix in cause["fixes"] for line in _bullet(fix, room)]
     return lines
+
+
+def _peers(peers: Row) -> str:
+    """How much of the time in collectives was waiting, and for whom."""
+    seen = peers["moving_ns"] + peers["waiting_ns"]
+    least = "at least " if peers["lower_bound"] else ""
+    said = (
+        f"of the time in collectives that other ranks were seen in, {least}{_share(peers['waiting_ns'], seen)} waited"
+    )
+    last = peers["last"]
+    return said if last is None else f"{said}, most for rank {last['rank']} on {text.clean(last['node'])}"
+
+
+def _share(part: float, whole: float) -> str:
+    return text.percent(part / whole if whole else None)
 
 
 def _kernels(answer: Answer, room: int) -> list[str]:

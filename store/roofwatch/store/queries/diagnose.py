@@ -15,12 +15,13 @@ from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Padding, Trigger, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries import kernels
+from roofwatch.store.queries import kernels, peers
 from roofwatch.store.queries.coverage import cost, coverage
 from roofwatch.store.queries.scope import devices_of, windows_of
 from roofwatch.store.queries.timeline import sums
 from roofwatch.store.schema import BOUNDS, kernel_stats, processes, signatures, texts, windows
 
+COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
 _NO_KERNELS = (str(Kind.COMM), str(Kind.COPY_FILL))
 
 
@@ -33,14 +34,15 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     worth, unknown = chosen(standings, limit)
     largest = max(standings, key=lambda s: s.est_ns, default=None)
     shown = list(dict.fromkeys(s.key for s in (*worth, *unknown, *([largest] if largest else []))))
+    time = sums(connection, f, ()).get((), TimelineSum())
     scene = Scene(
         vendors=vendors,
         precisions=_precisions(devices),
         calls=_calls(connection, f, shown),
         conditions=_conditions(connection, f),
         pid=_pid(connection, f),
+        peers=_peers(connection, f, time),
     )
-    time = sums(connection, f, ()).get((), TimelineSum())
     return report(time, standings, kernels.sums_of(connection, f, parts, shown), scene, limit)
 
 
@@ -131,3 +133,12 @@ def _pid(connection: Connection, f: Filter) -> int | None:
     live = windows_of(f, processes.c.pid).where(windows.c.trigger != Trigger.IMPORTED)
     pids = connection.scalars(live.group_by(processes.c.id, processes.c.pid).limit(2)).all()
     return int(pids[0]) if len(pids) == 1 and pids[0] else None
+
+
+def _peers(connection: Connection, f: Filter, time: TimelineSum) -> dict[str, Any] | None:
+    """The job whose ranks waited longest for each other, where communication is in the way and ranks were seen."""
+    shares = time.shares()
+    if (shares["communication"] or 0.0) + (shares["exposed_communication"] or 0.0) < COMMUNICATING:
+        return None
+    jobs = peers.peers(connection, f)["jobs"]
+    return jobs[0] if jobs and jobs[0]["matched_share"] else None
