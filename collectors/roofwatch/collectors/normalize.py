@@ -75,7 +75,7 @@ def _signature(group: RawGroup, call: Call | None, formula: Formula | None, vend
             bytes=_bounded(moved),
         )  # fmt: skip
     work = _of_one_record(work, group)
-    precision, unit = precision_of(formula, call, vendor) if work.flops else (None, None)
+    precision, unit = precision_of(formula, call, vendor) if work.flops or work.flops_max else (None, None)
     return Signature(
         group.kernel, kind, group.op, group.phase, group.module, shapes, dtypes, _arguments(call, formula),
         work.flops, work.bytes, formula.name, precision, unit, work.flops_max,
