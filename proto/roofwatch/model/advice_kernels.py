@@ -31,7 +31,7 @@ def helps(
         return _memory(signature)
     if bound is Bound.LATENCY:
         return _latency(signature, cpu=cpu)
-    return []
+    return [COMPUTE["tuned"]] if signature.kind in _PRODUCTS else []  # somewhere between: its FLOPs are a range
 
 
 def _compute(signature: Signature, fraction: float | None, precisions: Collection[str], *, cpu: bool) -> list[str]:
