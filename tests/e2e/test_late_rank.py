@@ -28,7 +28,7 @@ x = torch.ones(1 << 16)
 for _ in range(3):
     dist.all_reduce(x)
 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as profiler:
-    # Opening a profiler takes longer in one process than in the other: they begin together by files, which waits unseen.
+    # Opening a profiler takes longer in one process than in the other: by files they begin together, unseen.
     pathlib.Path(folder, f"opened{{rank}}").touch()
     while not pathlib.Path(folder, f"opened{{1 - rank}}").exists():
         time.sleep(0.001)
