@@ -51,6 +51,12 @@ class Answer:
     exposed_copy: int = 0
     exposed_communication: int = 0
 
+    def take(self, gap: Mapping[str, int]) -> None:
+        """Adds the parts of one gap."""
+        for cause, part in gap.items():
+            if part:
+                self.parts[cause].append(part)
+
     @property
     def causes(self) -> dict[str, tuple[int, int, int]]:
         """Cause → total, count, longest."""
@@ -67,6 +73,29 @@ def slow_timelines(text: bytes, bounds: tuple[int, int] | None = None) -> dict[i
     host = SlowHost(events)
     hull = bounds or hull_of(events)
     return {device: answer_of(own, host, hull) for device, own in records.items()}
+
+
+def slow_cpu_timeline(text: bytes) -> Answer:
+    """The answer for a window without a device: busy while any thread runs an op, idle by what any thread was in."""
+    events = [event_of(e) for e in json.loads(text, parse_float=Decimal)["traceEvents"] if e.get("ph") == "X"]
+    ops = [e for e in events if e.category in OPS]
+    low, high = hull_of(events) or (0, 0)
+    low, high = min([low, *(e.start for e in ops)]), max([high, *(e.end for e in ops)])
+    loading = [e for e in events if e.category == "user_annotation" and is_loader(e.name)]
+    collective = [e for e in events if e.category == "user_annotation" and e.name.startswith(COLLECTIVES)]
+    answer = Answer(high - low, 0, defaultdict(list))
+    cuts = {low, high} | {t for e in events for t in (e.start, e.end) if low < t < high}
+    gap: Counter[str] = Counter()
+    for a, b in pairwise(sorted(cuts)):
+        inside = [any(e.start <= a and b <= e.end for e in some) for some in (ops, loading, collective)]
+        if inside[0]:
+            answer.busy += b - a
+            answer.take(gap)
+            gap = Counter()
+        else:
+            gap["input" if inside[1] else "communication" if inside[2] else "host"] += b - a
+    answer.take(gap)
+    return answer
 
 
 def event_of(event: Mapping[str, Any]) -> Event:
@@ -125,9 +154,7 @@ def answer_of(records: list[Event], host: SlowHost, hull: tuple[int, int] | None
     for start, end in gaps:
         parts = explain(start, end, starting[end], Frame(host, records, begun, low, high))
         assert sum(parts.values()) == end - start
-        for cause, part in parts.items():
-            if part:
-                answer.parts[cause].append(part)
+        answer.take(parts)
     copies = [r for r in records if r.category in COPIES]
     kernels = [r for r in records if r.category.lower().endswith("kernel")]
     collectives = [r for r in kernels if any(word in r.name.lower() for word in COLLECTIVE_KERNELS)]

@@ -227,7 +227,7 @@ def _check(events: list[dict[str, Any]]) -> None:
     for place, own in places.items():
         on_device = isinstance(place, tuple)
         open_until: list[dict[str, Any]] = []
-        for event in sorted(own, key=lambda e: (e["begin"], -e["end"])):
+        for event in sorted(own, key=lambda e: (e["begin"], e["end"] if on_device else -e["end"])):
             while open_until and open_until[-1]["end"] <= event["begin"]:
                 open_until.pop()
             if open_until and (on_device or event["end"] > open_until[-1]["end"]):
