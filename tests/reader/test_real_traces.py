@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roofwatch.collectors.base import RawProfile
+from roofwatch.collectors.base import Grid, RawProfile
 from roofwatch.collectors.registry import read
 from roofwatch.model.formulas.table import formula_of
 
@@ -60,6 +60,7 @@ class Slow:
     backlog: int = 0
     in_steps: int = 0
     unfinished: int = 0
+    in_graph: bool = False  # the record at hand is of a graph launch, which has no op of its own
     by_op: Counter[str | None] = field(default_factory=Counter)
     by_shapes: Counter[str | None] = field(default_factory=Counter)
     by_phase: Counter[str] = field(default_factory=Counter)
@@ -118,11 +119,24 @@ def slow(path: Path) -> Slow:
     launches = [e for e in calls.values() if re.search("Launch|Memcpy|Memset", e["name"])]
     records = [e for e in events if e.get("cat") in DEVICE]
     seen = {e["args"]["correlation"] for e in records}
-    result.unfinished = sum(e["args"]["correlation"] not in seen for e in launches)
+    captured = [
+        (begin["tid"], begin["ts"], end["ts"])
+        for begin, end in zip(
+            (e for e in calls.values() if "BeginCapture" in e["name"]),
+            (e for e in calls.values() if "EndCapture" in e["name"]),
+            strict=True,
+        )
+    ]
+    for e in launches:
+        while_captured = any(e["tid"] == tid and begin <= e["ts"] <= end for tid, begin, end in captured)
+        result.unfinished += e["args"]["correlation"] not in seen and not while_captured
+    shared = Counter(e["args"]["correlation"] for e in records if e["cat"] == "kernel")
     spans = steps or [e for e in events if e.get("cat") == "cpu_op"]
     result.hull = [(min(ns(e["ts"]) for e in spans), max(ns(e["ts"] + e["dur"]) for e in spans))] if spans else []
     for record in records:
-        add(result, record, calls.get(record["args"]["correlation"]), ops, (steps, optimizer))
+        call = calls.get(record["args"]["correlation"])
+        result.in_graph = "GraphLaunch" in call["name"] if call else shared[record["args"]["correlation"]] > 1
+        add(result, record, call, ops, (steps, optimizer))
         if launches and record["args"]["correlation"] not in calls:
             result.backlog += ns(record["dur"])
     return result
@@ -135,7 +149,7 @@ def add(result: Slow, record: dict[str, Any], call: dict[str, Any] | None, ops: 
     result.total += duration
     result.by_device[int(record["args"].get("device", record["pid"]))].append((start, start + duration))
     if call is None:
-        result.by_op[None] += duration
+        result.by_op["graph" if result.in_graph else None] += duration
         result.by_shapes[None] += duration
         result.by_phase["none"] += duration
         return
@@ -150,8 +164,8 @@ def add(result: Slow, record: dict[str, Any], call: dict[str, Any] | None, ops: 
         around_it = [op for op in shaped if counted(op)][:1]
         shaped = around_it if around_it and ops[thread].counts_alone(around_it[0]) else shaped
     chosen = (shaped or around or [None])[0]
-    result.by_op[chosen and chosen["name"]] += duration
-    result.by_shapes[shapes_of(result, shaped[0]) if shaped else None] += duration
+    result.by_op["graph" if result.in_graph else chosen and chosen["name"]] += duration
+    result.by_shapes[shapes_of(result, shaped[0]) if shaped and not result.in_graph else None] += duration
     backward = any("evaluate_function" in op["name"] or re.search(r"Backward\d*$", op["name"]) for op in around)
     in_optimizer = any(
         (s["pid"], s["tid"]) == thread and ns(s["ts"]) <= time <= ns(s["ts"] + s["dur"]) for s in optimizer
@@ -201,7 +215,8 @@ def test_agrees_with_slow_reading(both: tuple[str, RawProfile, Slow]) -> None:
     assert sum(g.total_ns for g in groups if g.backlog) == expected.backlog
     assert sum(g.step_calls for g in groups) == expected.in_steps
     assert profile.dropped.get("unfinished", 0) == expected.unfinished
-    assert total(lambda g: g.op) == +expected.by_op
+    assert total(lambda g: g.op if g.graph is None else "graph") == +expected.by_op
+    assert all(g.op == f"{profile.graphs[g.graph].name}, unattributed" for g in groups if g.graph is not None)
     assert total(lambda g: g.phase.value) == +expected.by_phase
     assert total(lambda g: g.shapes and plain(json.loads(g.shapes))) == +expected.by_shapes
     if name in KNOWN_BACKLOG:
@@ -274,7 +289,9 @@ def test_work_item_grids_become_blocks(traces: Path) -> None:
 
     groups = read(path).groups
 
-    assert {g.blocks for g in groups if g.kernel == "SubTensorOpWithScalar1d"} == {min(x for x, _, _ in grids) // 256}
+    blocks = {x // 256 for x, _, _ in grids}
+    assert {g.blocks for g in groups if g.kernel == "SubTensorOpWithScalar1d"} == blocks
+    assert {g.grid for g in groups if g.kernel == "SubTensorOpWithScalar1d"} == {Grid(n, 256) for n in blocks}
 
 
 def test_modules_of_a_model(traces: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from roofwatch.collectors.base import Category, RawDevice, RawGroup, RawProfile, WindowContext
+from roofwatch.collectors.base import Category, Grid, RawDevice, RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.pipeline import join_devices, window_of
 from roofwatch.model.devices import calibration_key, save_peaks
 from roofwatch.model.histogram import Histogram
@@ -25,6 +25,7 @@ from roofwatch.model.record import (
     Vendor,
     Window,
 )
+from roofwatch.model.roofline import beyond
 
 H100 = RawDevice("nvidia", "NVIDIA H100 80GB HBM3", 0, 132, 85_018_279_936, span_ns=10_000_000, busy_ns=5_000_000)
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
@@ -183,6 +184,49 @@ def test_backlog_that_cannot_borrow_is_left_out_of_the_share():
     found = window(group(GEMM, 200_000, **MM), group("other_gemm", 300_000, backlog=True, linked=False))
     assert (found.ledger.classifiable_ns, found.ledger.classified_ns) == (200_000, 200_000)
     assert found.ledger.device_time_ns == 500_000
+
+
+def test_backlog_borrows_from_the_same_grid_first():
+    """The kernel runs two shapes later, of like time and different bounds, at 16 and 8 blocks: the grid tells which.
+
+    A third grid, seen at neither, borrows nothing. The lenders' places differ, so the borrowed signature has none.
+    """
+    thin = {**MM, "shapes": "[[16,4096],[4096,65536]]"}
+    wide = [group(GEMM, 200_000, grid=Grid(16, 128), module=m, **MM) for m in ("A", "B")]
+    late = [group(GEMM, 210_000, backlog=True, linked=False, grid=Grid(n, 128)) for n in (16, 8, 4)]
+    found = window(*wide, group(GEMM, 400_000, grid=Grid(8, 128), **thin), *late)
+    borrowed = {s.signature.shapes: s for s in found.kernels if s.evidence is Evidence.BORROWED}
+    assert {shapes: (s.bound, s.calls) for shapes, s in borrowed.items()} == {
+        MM["shapes"]: (Bound.COMPUTE, 1), thin["shapes"]: (Bound.MEMORY, 1),
+    }  # fmt: skip
+    assert borrowed[MM["shapes"]].signature.module is None
+    assert borrowed[thin["shapes"]].signature.phase is Phase.FORWARD
+    assert [s.total_ns for s in found.kernels if s.bound is Bound.UNKNOWN] == [210_000]
+
+
+def test_launches_of_one_kernel_without_shapes_are_told_apart_by_their_grids():
+    """Adds of 10 and of 100,000 blocks of 512 floats: latency at 3 µs, memory at 300 µs; one signature, summed."""
+    kernel = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3>>"
+    )
+    small, large = (group(kernel, ns, grid=Grid(n, 128), blocks=n) for ns, n in ((3_000, 10), (300_000, 100_000)))
+    assert [only(window(g)).bound for g in (small, large)] == [Bound.LATENCY, Bound.MEMORY]
+    both = window(small, large)
+    assert (only(both).bound, only(both).calls, only(both).total_ns) == (Bound.MEMORY, 2, 303_000)
+    assert both.ledger.named_ns == 303_000
+
+
+def test_without_peaks_a_name_still_tells():
+    """An add with shapes on a device that nothing is known of: memory bound as all adds are, by name."""
+    device = RawDevice("nvidia", "", 0, span_ns=1_000_000)
+    found = only(window(group(ADD, 75_000, **ADDS), device=device))
+    assert (found.bound, found.evidence, found.signature.flops) == (Bound.MEMORY, Evidence.NAME, 16_777_216)
+
+
+def test_records_beyond_their_roof_are_listed():
+    """4096³ in bf16 is 0.139 ms at 989.4 TFLOP/s: at 100 µs that is 1.39 of the roof, at 200 µs 0.69."""
+    found = window(group(GEMM, 200_000, **MM), group("other_" + GEMM, 100_000, phase=Phase.BACKWARD, **MM))
+    assert [k.signature.kernel for k in beyond(found.kernels)] == ["other_" + GEMM]
 
 
 def test_disagreeing_lenders_lend_nothing():

@@ -43,9 +43,22 @@ class Limits:
     max_name: int = 4096  # characters of a kernel name; longer names are cut
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """How a kernel was launched. ``x`` and ``y`` are None where the source counts work items instead of blocks."""
+
+    blocks: int
+    threads: int | None = None  # of a block
+    x: int | None = None
+    y: int | None = None
+
+
 @dataclass(slots=True)
 class RawGroup:
-    """Device records that share kernel, op, phase, inputs and place. Texts are as the source wrote them (JSON)."""
+    """Device records that share kernel, op, phase, inputs and place. Texts are as the source wrote them (JSON).
+
+    Records without inputs, and those launched before the window, share their grid as well.
+    """
 
     device: int  # position in RawProfile.devices
     kernel: str
@@ -67,6 +80,7 @@ class RawGroup:
     step_calls: int = 0  # launched inside the source's steps, or inside the bounds of a live window
     step_ns: int = 0
     blocks: int | None = None  # smallest launch grid, in blocks
+    grid: Grid | None = None  # of all records, where they share one
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
     graph: int | None = None  # position in RawProfile.graphs of the graph that launched these records
     arguments: str | None = None  # of a collective, compact JSON: collective, group, group_size, dtype
@@ -110,6 +124,8 @@ class RawProfile:
     problem: str | None = None  # one sentence when the input was damaged but part of it could be read
     collectives: list[Collective] = field(default_factory=list)  # start 0 at the profile's start; bounded
     graphs: list[Graph] = field(default_factory=list)
+    python_events: int = 0  # Python functions recorded on the host's threads: stacks were switched on
+    step_ns: tuple[int, ...] = ()  # lengths of the source's own steps, in order, the first thousand of them
     unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any
 
 

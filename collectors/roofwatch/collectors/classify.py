@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from roofwatch.collectors.base import Category, RawGroup
+from roofwatch.collectors.base import Category, Grid, RawGroup
 from roofwatch.collectors.names import judge_by_name
 from roofwatch.collectors.normalize import Normalized
 from roofwatch.model.formulas import views
@@ -27,12 +27,16 @@ _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
 
 @dataclass(slots=True)
 class _Merged:
-    """Records of one signature on one device: the sums, and whether they may only borrow."""
+    """Records of one signature on one device: the sums, and whether they may only borrow.
+
+    ``captured``: the signature is of the call that a graph was captured from.
+    """
 
     signature: Signature
     device: int
     backlog: bool
     category: Category
+    captured: bool
     groups: list[RawGroup] = field(default_factory=list)
 
     @property
@@ -51,6 +55,12 @@ class _Merged:
     def blocks(self) -> int | None:
         known = [g.blocks for g in self.groups if g.blocks is not None]
         return min(known) if known else None
+
+    @property
+    def grid(self) -> Grid | None:
+        """The one grid of all records."""
+        grids = {g.grid for g in self.groups}
+        return next(iter(grids)) if len(grids) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +86,8 @@ def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[li
     ledger = Ledger(0, 0, 0, has_host_events=False)
     for item, found in zip(merged, verdicts, strict=True):
         signature, verdict = item.signature, found
-        if item.backlog and verdict.evidence is not Evidence.DEFINITION:
-            loan = loans.get((item.device, item.signature.kernel), _NOTHING)
-            signature, verdict = _borrow(item, loan, devices[item.device])
+        if item.backlog and not item.captured and verdict.evidence is not Evidence.DEFINITION:
+            signature, verdict = _borrow(item, _offered(loans, item), devices[item.device])
         ledger = _counted(ledger, item, signature, verdict, devices[item.device])
         stat = _stat(item, signature, verdict)
         key = (signature.id, item.device, verdict.evidence)
@@ -87,12 +96,15 @@ def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[li
 
 
 def _merge(items: Sequence[Normalized]) -> list[_Merged]:
-    merged: dict[tuple[Signature, int, bool, Category], _Merged] = {}
+    """Records of one signature, and of one grid where only name and grid tell about them."""
+    merged: dict[tuple[Signature, int, bool, Category, bool, Grid | None], _Merged] = {}
     for item in items:
         group = item.group
-        key = (item.signature, group.device, group.backlog, group.category)
+        told_apart = group.grid if group.backlog or item.signature.formula is None else None
+        captured = group.graph is not None and item.signature.formula is not None
+        key = (item.signature, group.device, group.backlog, group.category, captured, told_apart)
         if key not in merged:
-            merged[key] = _Merged(item.signature, group.device, group.backlog, group.category)
+            merged[key] = _Merged(item.signature, group.device, group.backlog, group.category, captured)
         merged[key].groups.append(group)
     return list(merged.values())
 
@@ -103,13 +115,18 @@ def _verdict(item: _Merged, device: Device) -> Verdict:
         return Verdict(Bound.COPY, Evidence.DEFINITION)
     if signature.kind is Kind.COMM:
         return Verdict(Bound.COMMUNICATION, Evidence.DEFINITION)
-    if signature.formula is not None:
-        return _by_shapes(signature, item, device, Evidence.SHAPES)
-    if item.category is Category.CPU_OP:
-        return UNKNOWN
+    evidence = Evidence.BORROWED if item.captured else Evidence.SHAPES
+    found = UNKNOWN if signature.formula is None else _by_shapes(signature, item, device, evidence)
+    if found is UNKNOWN and item.category is not Category.CPU_OP:
+        return _by_name(item, device)  # without a formula, or without the peaks that its judgement needs
+    return found
+
+
+def _by_name(item: _Merged, device: Device) -> Verdict:
     return judge_by_name(
-        signature.kind, signature.kernel, item.mean_ns, device.peaks, blocks=item.blocks, units=device.units
-    )
+        item.signature.kind, item.signature.kernel, item.mean_ns, device.peaks,
+        blocks=item.blocks, units=device.units, grid=item.grid,
+    )  # fmt: skip
 
 
 def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Evidence) -> Verdict:
@@ -131,13 +148,27 @@ def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Ev
     return replace(least, bound=Bound.UNKNOWN)  # the two ends of the range differ: an answer shows both
 
 
-def _loans(merged: Sequence[_Merged], verdicts: Sequence[Verdict]) -> dict[tuple[int, str], _Loan]:
-    """(device, kernel) → what the records of that kernel whose launch was seen have to lend."""
-    seen: dict[tuple[int, str], list[tuple[_Merged, Verdict]]] = {}
+_Loans = dict[tuple[int, str, Grid | None], _Loan]
+
+
+def _loans(merged: Sequence[_Merged], verdicts: Sequence[Verdict]) -> _Loans:
+    """(device, kernel, grid) → what the records of that kernel whose launch was seen have to lend.
+
+    Those of the same grid, and under None those of all grids.
+    """
+    seen: dict[tuple[int, str, Grid | None], list[tuple[_Merged, Verdict]]] = {}
     for item, verdict in zip(merged, verdicts, strict=True):
         if not item.backlog and item.category is Category.KERNEL:
-            seen.setdefault((item.device, item.signature.kernel), []).append((item, verdict))
+            for grid in {item.grid, None}:
+                seen.setdefault((item.device, item.signature.kernel, grid), []).append((item, verdict))
     return {key: _loan(lenders) for key, lenders in seen.items()}
+
+
+def _offered(loans: _Loans, item: _Merged) -> _Loan:
+    """What a backlog record may borrow: of the kernel at the same grid, which all but tells the shapes; else of all."""
+    kernel = (item.device, item.signature.kernel)
+    same = loans.get((*kernel, item.grid), _NOTHING)
+    return loans.get((*kernel, None), _NOTHING) if same is _NOTHING else same
 
 
 def _loan(lenders: Sequence[tuple[_Merged, Verdict]]) -> _Loan:
@@ -145,7 +176,15 @@ def _loan(lenders: Sequence[tuple[_Merged, Verdict]]) -> _Loan:
     proven = [(m, v) for m, v in lenders if v.bound is not Bound.UNKNOWN and v.evidence in _PROVEN]
     signatures = {replace(m.signature, phase=Phase.NONE, module=None) for m, _ in lenders}
     if len(signatures) == 1 and proven:
-        return _Loan(signature=proven[0][0].signature)
+        phases, modules = {m.signature.phase for m, _ in lenders}, {m.signature.module for m, _ in lenders}
+        signature = proven[0][0].signature
+        return _Loan(
+            signature=replace(
+                signature,
+                phase=signature.phase if len(phases) == 1 else Phase.NONE,
+                module=signature.module if len(modules) == 1 else None,
+            )
+        )
     total = sum(m.total_ns for m, _ in lenders)
     by_bound: dict[Bound, int] = {}
     for item, verdict in proven:
@@ -163,9 +202,7 @@ def _borrow(item: _Merged, loan: _Loan, device: Device) -> tuple[Signature, Verd
         return loan.signature, _by_shapes(loan.signature, item, device, Evidence.BORROWED)
     if loan.bound is not None:
         return item.signature, Verdict(loan.bound, Evidence.BORROWED)
-    return item.signature, judge_by_name(
-        item.signature.kind, item.signature.kernel, item.mean_ns, device.peaks, blocks=item.blocks, units=device.units
-    )
+    return item.signature, _by_name(item, device)
 
 
 def _with_model(ledger: Ledger, item: _Merged, signature: Signature, device: Device) -> Ledger:

@@ -6,9 +6,10 @@ less than max(FLOPs/π, bytes/β); roof fraction is that time over the measured 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofwatch.model.record import Bound, Evidence, Peaks
+from roofwatch.model.record import Bound, Evidence, KernelStat, Peaks
 
 LATENCY_FRACTION = 0.3  # below this share of the roof neither ceiling explains the time …
 LATENCY_NS = 10_000  # … and a kernel this short is mostly launch, ramp-up and tail (a few µs on any device)
@@ -85,6 +86,11 @@ def judge(  # noqa: PLR0913 - the roofline of one kernel has this many givens; a
 def exceeded(fraction: float | None) -> bool:
     """Whether a record beats its roof by more than can be: wrong for it is the model (data in cache, a wrong shape)."""
     return fraction is not None and fraction > EXCEEDED
+
+
+def beyond(kernels: Iterable[KernelStat]) -> list[KernelStat]:
+    """The stats with counted work that beat their roof by more than can be, by device time."""
+    return sorted((k for k in kernels if exceeded(k.roof_fraction)), key=lambda k: -k.total_ns)
 
 
 def _short(mean_ns: float, blocks: int | None, units: int | None) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.base import Category, RawGroup
+from roofwatch.collectors.base import Category, Grid, RawGroup
 from roofwatch.model.histogram import GAMMA, Histogram, bucket_of
 from roofwatch.model.record import Phase
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.CPU_OP)
 CPU_OP = 3
-_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
+PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
 _TOP_BUCKET = 900  # γ^899 ns are 23 days, more than any duration that is kept
-_KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "message", "backlog", "linked")
+_KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "message", "told_apart", "backlog", "linked")
 OTHER = "(other)"  # the kernel name of what does not fit in the limit on groups
 
 
@@ -42,12 +42,15 @@ class Records:
     phase: Ints
     module: Ints  # id among the texts' modules
     message: Ints  # what a collective moved among whom
+    told_apart: Ints  # the grid of records whose inputs are not known, -1 for others
     backlog: Mask
     linked: Mask
     in_step: Mask
     duration: Ints
     blocks: Ints
+    grid: Ints  # which of the texts' grids
     bytes: Ints
+    graph: Ints | None = None  # that launched it, -1 for none; None where there are no graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Texts:
     modules: Sequence[str]
     inputs: Sequence[bytes]
     messages: Sequence[tuple[str | None, int | None]]  # arguments as JSON, bytes of one call
+    grids: Sequence[Grid] = ()
 
 
 def group(records: Records, texts: Texts, max_groups: int) -> tuple[list[RawGroup], int]:
@@ -75,7 +79,7 @@ def group(records: Records, texts: Texts, max_groups: int) -> tuple[list[RawGrou
 
 def _runs(records: Records) -> tuple[Ints, Ints]:
     """An order in which records alike stand together, and where each run begins in it."""
-    keys = [getattr(records, key) for key in _KEYS]
+    keys = [getattr(records, key) for key in _KEYS] + ([] if records.graph is None else [records.graph])
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     new[0] = True
@@ -92,9 +96,10 @@ def _fold(records: Records, order: Ints, starts: Ints, max_groups: int, other: i
     small[np.argsort(-totals, kind="stable")[:max_groups]] = False
     lengths = np.diff(np.append(starts, len(order)))
     rows = order[np.repeat(small, lengths)]
-    columns = {key: getattr(records, key).copy() for key in ("name", "op", "inputs", "phase", "module", "message")}
+    fading = ("name", "op", "inputs", "phase", "module", "message", "told_apart")
+    columns = {key: getattr(records, key).copy() for key in fading}
     for key, column in columns.items():
-        column[rows] = {"name": other, "phase": len(_PHASES) - 1}.get(key, -1)
+        column[rows] = {"name": other, "phase": len(PHASES) - 1}.get(key, -1)
     return replace(records, **columns)
 
 
@@ -111,16 +116,18 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
         np.add.reduceat(in_step.astype(np.int64), starts).tolist(),
         np.add.reduceat(np.where(in_step, duration, 0), starts).tolist(),
         _smallest_known(records.blocks[order], starts),
+        _shared(records.grid[order], starts),
         _sum_where_all_known(records.bytes[order], starts),
         _distinct(records.op_row[order], starts),
         strict=True,
     )
     keys = zip(*(getattr(records, key)[first].tolist() for key in _KEYS), strict=True)
-    inputs = _Inputs(texts.inputs)
+    graphs = [None] * len(first) if records.graph is None else records.graph[first].tolist()
+    inputs = Inputs(texts.inputs)
     result = []
-    for key, figures in zip(keys, numbers, strict=True):
-        device, name, category, op, ins, phase, module, message, backlog, linked = key
-        calls, total, least, most, histogram, step_calls, step_ns, blocks, moved, op_calls = figures
+    for key, figures, graph in zip(keys, numbers, graphs, strict=True):
+        device, name, category, op, ins, phase, module, message, _, backlog, linked = key
+        calls, total, least, most, histogram, step_calls, step_ns, blocks, grid, moved, op_calls = figures
         shapes, dtypes, strides, concrete = inputs[ins]
         arguments, size = texts.messages[message] if message >= 0 else (None, None)
         result.append(
@@ -133,7 +140,7 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
                 dtypes=dtypes,
                 strides=strides,
                 concrete=concrete,
-                phase=_PHASES[phase],
+                phase=PHASES[phase],
                 module=texts.modules[module] if module >= 0 else None,
                 backlog=backlog,
                 linked=linked,
@@ -145,7 +152,9 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
                 step_calls=step_calls,
                 step_ns=step_ns,
                 blocks=blocks,
+                grid=texts.grids[grid] if grid >= 0 else None,
                 moved_bytes=moved if size is None else size * calls,
+                graph=None if graph is None or graph < 0 else graph,
                 arguments=arguments,
                 op_calls=op_calls if op >= 0 else None,
             )
@@ -153,7 +162,7 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
     return result
 
 
-class _Inputs(dict[int, tuple[str | None, ...]]):
+class Inputs(dict[int, tuple[str | None, ...]]):
     """Inputs id → shapes, dtypes, strides and concrete inputs as text; None where not recorded."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
@@ -171,6 +180,13 @@ def _smallest_known(values: Ints, starts: Ints) -> list[int | None]:
     none = np.iinfo(np.int64).max
     least = np.minimum.reduceat(np.where(values >= 0, values, none), starts)
     return [None if value == none else value for value in least.tolist()]
+
+
+def _shared(values: Ints, starts: Ints) -> list[int]:
+    """The one value of each run, -1 where there are several."""
+    least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    shared: list[int] = np.where(least == most, least, -1).tolist()
+    return shared
 
 
 def _sum_where_all_known(values: Ints, starts: Ints) -> list[int | None]:

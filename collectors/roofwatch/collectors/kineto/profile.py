@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
-from roofwatch.collectors.kineto import calls, collectives
+from roofwatch.collectors.graphs import NOTHING, Known
+from roofwatch.collectors.kineto import calls, collectives, graphs
 from roofwatch.collectors.kineto.bounds import Taken, leave_out_later, taken
 from roofwatch.collectors.kineto.columns import UNKNOWN, Columns
+from roofwatch.collectors.kineto.graphs_captured import captured_launches
+from roofwatch.collectors.kineto.grids import Grids, grids_of
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
@@ -19,6 +22,7 @@ from roofwatch.collectors.kineto.selftime import self_times
 from roofwatch.collectors.kineto.tables import Table
 from roofwatch.collectors.kineto.timeline import unused, with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import Graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,15 +32,23 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 COLLECTOR = "kineto"
+MAX_STEPS = 1000  # whose lengths are told: enough to see whether the first ones are longer
 MAX_DEVICES = 256  # many more than a node has; what a damaged trace names beyond them is one unknown device
 _DAY_NS = 86_400 * 10**9
 _ABSOLUTE_NS = 10**18  # September 2001: a clock beyond it counts from 1970, a smaller one from somewhere else
 
 
 def profile_of(
-    columns: Columns, document: Document, limits: Limits, name: str, bounds: tuple[int, int] | None = None
+    columns: Columns,
+    document: Document,
+    limits: Limits,
+    name: str,
+    bounds: tuple[int, int] | None = None,
+    known: Known = NOTHING,
 ) -> RawProfile:
     """The profile of all that was read; ``bounds`` of the window in Unix nanoseconds, where they are known.
+
+    ``known`` is what graphs launched that were captured before it.
 
     Raises:
         RoofwatchError: there are neither device records nor the ops of a CPU-only window, and nothing says that a
@@ -57,7 +69,7 @@ def profile_of(
     may_be_cut = not document.whole and bool(outline.properties or len(columns.host))
     _require_records(columns, may_be_cut, window is not None and sound, _reasons(problems, dropped), name)
     host = host_side(columns, window)
-    read = _accounts(columns, host, outline, limits)
+    read = _accounts(columns, host, outline, limits, known)
     start, end = bounds or _unix_hull(columns, outline.base_ns)
     begin = _hull(columns)[0] if window is None else window.start
     entries, read.dropped["over_collective_limit"] = collectives.entries(read.collectives, begin)
@@ -67,6 +79,7 @@ def profile_of(
         devices=read.devices,
         groups=read.groups,
         collectives=entries,
+        graphs=read.graphs,
         start_unix_ns=start,
         duration_ns=end - start,
         steps=host.steps,
@@ -78,8 +91,14 @@ def profile_of(
         world_size=outline.world_size,
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         problem=_sentence(name, problems),
+        python_events=columns.python,
+        step_ns=_step_lengths(host) if window is None else (),
         unused=None if window is None else _unused(columns, host, outline, window),
     )
+
+
+def _step_lengths(host: Host) -> tuple[int, ...]:
+    return tuple((host.step_ends - host.step_starts)[:MAX_STEPS].tolist())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +109,28 @@ class _Accounts:
     groups: list[RawGroup]
     collectives: collectives.Found
     dropped: Counter[str]
+    graphs: list[Graph]
 
 
-def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits) -> _Accounts:
+def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, known: Known) -> _Accounts:
     dropped: Counter[str] = Counter()
+    launched: list[Graph] = []
     if len(columns.device):
-        devices, records, found = _device_records(columns, host, launches_of(columns), outline)
-        dropped["unfinished"] = unfinished(columns)
+        launches = launches_of(columns)
+        grids = grids_of(columns, launches)
+        devices, records, found = _device_records(columns, host, launches, grids, outline)
+        records, launched = graphs.attributed(records, columns, host, launches, known)
+        dropped["unfinished"] = unfinished(columns, captured_launches(columns)[0])
     else:
-        devices, records = _cpu_records(columns, host)
+        grids, (devices, records) = None, _cpu_records(columns, host)
         found = collectives.of_host(columns, outline.only_group)
-    texts = Texts(columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen, found.texts)
+    texts = Texts(
+        columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen, found.texts,
+        () if grids is None else grids.texts,
+    )  # fmt: skip
     groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
     dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
-    return _Accounts(devices, groups, found, dropped)
+    return _Accounts(devices, groups, found, dropped, launched)
 
 
 def _unused(columns: Columns, host: Host, outline: Outline, window: Taken) -> RawDevice | None:
@@ -156,7 +183,7 @@ def _drop_zero_times(device: Table) -> int:
 
 
 def _device_records(
-    columns: Columns, host: Host, launches: Launches, outline: Outline
+    columns: Columns, host: Host, launches: Launches, grids: Grids, outline: Outline
 ) -> tuple[list[RawDevice], Records, collectives.Found]:
     device = columns.device
     places = host.places(launches.thread, launches.time)
@@ -165,21 +192,24 @@ def _device_records(
     found = collectives.of_device(columns, position, launches, outline.only_group)
     shaped = places.shaped >= 0
     inputs = np.where(shaped, columns.ops["inputs"][places.call], UNKNOWN) if len(columns.ops) else places.shaped
+    inputs = host.with_shapes(inputs)
     records = Records(
         device=position,
         name=device["name"],
         category=device["sort"],
         op_row=places.shaped,
         op=np.where(shaped, columns.ops["name"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped,
-        inputs=host.with_shapes(inputs),
+        inputs=inputs,
         phase=places.phase,
         module=places.module,
         message=found.grouped,
+        told_apart=np.where((inputs < 0) | launches.backlog, grids.which, UNKNOWN),
         backlog=launches.backlog,
         linked=places.op >= 0,
         in_step=places.in_step,
         duration=device["end"] - device["start"],
-        blocks=_blocks(columns, launches),
+        blocks=grids.blocks,
+        grid=grids.which,
         bytes=device["bytes"],
     )
     devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
@@ -197,18 +227,6 @@ def _devices(index: Ints) -> tuple[Ints, Ints]:
     return found, position.astype(np.int64)
 
 
-def _blocks(columns: Columns, launches: Launches) -> Ints:
-    """Blocks of each kernel, by its own grid or else its launch's; -1 where neither is recorded."""
-    grid, block = columns.device["grid"], columns.device["block"]
-    if not len(columns.host):
-        return grid
-    row = launches.row
-    grid = np.where((grid < 0) & (row >= 0), columns.host["grid"][row], grid)
-    block = np.where((block < 0) & (row >= 0), columns.host["block"][row], block)
-    in_items = (row >= 0) & calls.mask(columns.names.values_seen, calls.is_item_grid)[columns.host["name"][row]]
-    return np.where(in_items & (block > 0) & (grid > 0), -(-grid // np.maximum(block, 1)), grid)
-
-
 def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records]:
     """A record for each op of a window without a device, with its self time."""
     ops, order = columns.ops, host.ops.order
@@ -224,11 +242,13 @@ def _cpu_records(columns: Columns, host: Host) -> tuple[list[RawDevice], Records
         phase=places.phase,
         module=places.module,
         message=unknown,
+        told_apart=unknown,
         backlog=np.zeros(len(order), dtype=np.bool_),
         linked=np.ones(len(order), dtype=np.bool_),
         in_step=places.in_step,
         duration=self_times(host.ops),
         blocks=unknown,
+        grid=unknown,
         bytes=unknown,
     )
     device = RawDevice(vendor="cpu", name="")
