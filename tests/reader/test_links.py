@@ -83,13 +83,14 @@ def test_backlog(trace, read_trace) -> None:
 
 
 def test_graph_launch_links_all_its_kernels(trace, read_trace) -> None:
-    """Three kernels of one graph launch share its correlation and its op."""
+    """Three kernels of one graph launch share its correlation; the op around that is not what they do."""
     trace.op("replay", 0, 50).call("cudaGraphLaunch", 20, 3, 10)
     for at in (40, 50, 60):
         trace.kernel("node", at, 5, 10)
 
     group = only(read_trace(trace))
-    assert (group.op, group.calls, group.total_ns) == ("replay", 3, 15_000)
+    assert (group.op, group.calls, group.total_ns) == ("graph 1, unattributed", 3, 15_000)
+    assert (group.linked, group.graph) == (True, 0)
 
 
 def test_calls_of_the_op(trace, read_trace) -> None:

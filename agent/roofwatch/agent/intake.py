@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from roofwatch.agent import counters, link, messages
 from roofwatch.agent.config import MIB, Config
+from roofwatch.agent.graphs import GraphLogs
 from roofwatch.agent.log import Log
 from roofwatch.agent.parsing import Job, Parser
 from roofwatch.agent.plan import Seen
@@ -47,6 +48,7 @@ class Intake:
         self._sealer = sealer
         self._counters = count
         self._log = log
+        self._graphs = GraphLogs()
         self.parser = Parser(config, count, self._parsed, worker_command)
         self.scheduler = Scheduler(config, count, lambda: self.parser.backlog)
 
@@ -59,6 +61,7 @@ class Intake:
     def gone(self, member: Member) -> None:
         """Forget a process."""
         self.scheduler.remove(member)
+        self._graphs.forget(member)
         self._log.info("gone", pid=member.process.pid)
 
     def refused(self, member: Member, message: Mapping[str, Any]) -> None:
@@ -69,6 +72,11 @@ class Intake:
         if request is not None and self.scheduler.answered(member, request, refused=str(reason)) is not None:
             detail = messages.text(message.get("detail"))
             self._log.info("refused", pid=member.process.pid, reason=reason, detail=detail)
+
+    def graph_logs(self, member: Member, message: Mapping[str, Any]) -> None:
+        """Keep the ops that a process's graphs were captured from, for windows that replay them."""
+        if new := self._graphs.keep(member, message):
+            self._log.info("graph_logs", pid=member.process.pid, new=new)
 
     def window(self, member: Member, message: Mapping[str, Any], fd: int | None) -> None:
         """Queue an arrived window for reading, or count why not."""
@@ -104,7 +112,7 @@ class Intake:
             )
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
-            self.parser.submit(Job(task, fd, pending))
+            self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays)))
 
     def _lose(self, member: Member, reason: str, detail: str, fd: int | None, seen: Seen | None = None) -> None:
         if fd is not None:

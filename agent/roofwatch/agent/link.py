@@ -1,6 +1,7 @@
 """Between the daemon and its parse worker, over a socket pair.
 
-Down go tasks (pickled: the daemon made them and the worker trusts it) with the trace's descriptor. Up comes an answer:
+Down go tasks (pickled: the daemon made them and the worker trusts it) with the trace's descriptor, and with one more
+for a text of any length that a job wrote. Up comes an answer:
 a JSON head and bytes, never a pickle, because the worker has touched hostile input.
 """
 
@@ -12,7 +13,7 @@ import os
 import pickle
 import socket
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from roofwatch.collectors.base import WindowContext
@@ -20,7 +21,7 @@ from roofwatch.collectors.base import WindowContext
 MAX_ANSWER = 32 << 20  # a window of 1,000 signatures is about 200 kB
 _TASK = struct.Struct("!I")
 _ANSWER = struct.Struct("!II")
-_FD_SPACE = socket.CMSG_SPACE(array.array("i").itemsize)
+_FD_SPACE = socket.CMSG_SPACE(2 * array.array("i").itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,39 @@ class Answer:
     segment: bytes = field(default=b"", repr=False)
 
 
-def send_task(sock: socket.socket, task: Task, fd: int) -> None:
-    """Hand over a task; the caller keeps its descriptor. Raises OSError where the worker is gone."""
+def send_task(sock: socket.socket, task: Task, fd: int, beside: bytes = b"") -> None:
+    """Hand over a task; the caller keeps its descriptor. ``beside``: text for the worker, too long for the socket.
+
+    Raises:
+        OSError: the worker is gone.
+    """
     body = pickle.dumps(task)
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]).tobytes())]
     frame = _TASK.pack(len(body)) + body
-    sent = sock.sendmsg([frame], rights)
+    fds = [fd]
+    try:
+        if beside:
+            fds.append(os.memfd_create("roofwatch-graphs", os.MFD_CLOEXEC))
+            _write_all(fds[1], beside)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
+        sent = sock.sendmsg([frame], rights)
+    finally:
+        for own in fds[1:]:
+            os.close(own)
     if sent < len(frame):
         raise BlockingIOError("the worker's socket is full")  # a task is far smaller than its buffer
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(fd, data[written:])
+
+
+def _read_all(fd: int) -> bytes:
+    """What the daemon wrote, from the beginning: it shares its position with us."""
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.fdopen(fd, "rb") as file:
+        return file.read()
 
 
 def receive_task(sock: socket.socket) -> tuple[Task, int] | None:
@@ -64,7 +90,9 @@ def receive_task(sock: socket.socket) -> tuple[Task, int] | None:
     if len(data) < _TASK.size or not fds:
         return None
     body = _exactly(sock, _TASK.unpack(data)[0])
-    task = pickle.loads(body)  # noqa: S301 - from the daemon, see above
+    task: Task = pickle.loads(body)  # noqa: S301 - from the daemon, see above
+    if len(fds) > 1:
+        task = replace(task, context=replace(task.context, graphs=_read_all(fds[1])))
     return task, fds[0]
 
 

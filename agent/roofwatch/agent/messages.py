@@ -58,6 +58,7 @@ class WindowMessage:
     padding: Padding | None
     steps_seen: int | None
     first_step: int | None = None
+    replays: Any = None  # as it came: the parse worker reads it
 
 
 def text(value: Any) -> str | None:
@@ -158,6 +159,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         padding=_padding(message.get("padding")),
         steps_seen=integer(message.get("steps_seen")),
         first_step=integer(message.get("first_step")),
+        replays=message.get("replays"),
     )
 
 

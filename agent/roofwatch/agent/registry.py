@@ -58,6 +58,9 @@ class Handler(Protocol):
     def refused(self, member: Member, message: Mapping[str, Any]) -> None:
         """A process would not or could not take its window."""
 
+    def graph_logs(self, member: Member, message: Mapping[str, Any]) -> None:
+        """A process tells the ops that its graphs were captured from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -189,6 +192,8 @@ class Registry:
             self._hello(connection, message)
         elif kind == protocol.REFUSED and member is not None:
             self._handler.refused(member, message)
+        elif kind == protocol.GRAPH_LOGS and member is not None:
+            self._handler.graph_logs(member, message)
         elif kind == STATUS and member is None:
             if connection.uid in (os.getuid(), 0):
                 connection.send({"type": STATUS, **self._status()})

@@ -39,9 +39,10 @@ def record(fd: int, form: str, context: WindowContext) -> Window:
     """Read, normalize and classify. Imported late: the checks before it need none of this."""
     if form != protocol.KINETO_JSON:
         raise RoofwatchError(f"a window of the format {form!r}, which this agent does not read; upgrade the agent")
-    from roofwatch.collectors import pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
+    from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
-    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds), context)
+    known = graph_logs.known_of(context.graphs)
+    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds, known=known), context)
 
 
 def confine(memory_bytes: int) -> None:

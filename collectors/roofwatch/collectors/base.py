@@ -145,3 +145,4 @@ class WindowContext:
     peaks_files: tuple[str, ...] = ()  # calibrated peaks beside the data file
     extra: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[int, int] | None = None  # begin and end in Unix nanoseconds, from who took the window
+    graphs: bytes = b""  # what the hook told of graphs, for ``graph_logs``: untrusted JSON

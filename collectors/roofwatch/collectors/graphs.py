@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class CapturedCall:
     dtypes: str | None = None
     strides: str | None = None
     concrete: str | None = None
-    phase: Phase = Phase.NONE
+    phase: Phase | None = None  # None: not told
     module: str | None = None
 
 
@@ -69,6 +69,7 @@ class Captured:
     calls: tuple[CapturedCall, ...]
     order: tuple[int, ...]  # the call of each element; NONE where a launch was in no op
     kernels: tuple[str | None, ...]  # the kernel of each element, where told
+    owner: tuple[int, ...] = ()  # the first element of the op that launched each; () where each has its own
     key: str | None = None  # of a log
 
 
@@ -93,11 +94,14 @@ NOTHING = Known()
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Kernels of a replay tied to calls. ``element`` is NONE, and ``call`` None, where a kernel could not be tied."""
+    """Kernels of a replay tied to calls; NONE and None where a kernel could not be tied.
+
+    ``owner`` tells calls of one op apart: kernels with one owner were launched by one call.
+    """
 
     source: str
     confidence: float  # share of the kernels, and of the captured launches, that fit each other
-    element: tuple[int, ...]
+    owner: tuple[int, ...]
     call: tuple[CapturedCall | None, ...]
 
 
@@ -130,7 +134,9 @@ def match(kernels: Sequence[str], captures: Iterable[Captured]) -> Match | None:
     tied = [(shape, element) for shape, element, confidence in found if confidence == best]
     shape, element = tied[0]
     call = [_agreed([_calls_at(s, e[i]) for s, e in tied]) for i in range(len(kernels))]
-    return Match(shape.first.source, best, tuple(element), tuple(call))
+    owner = shape.first.owner or range(len(shape.first.order))
+    owned = (owner[at] if at >= 0 and told is not None else NONE for at, told in zip(element, call, strict=True))
+    return Match(shape.first.source, best, tuple(owned), tuple(call))
 
 
 def _shapes(captures: Iterable[Captured]) -> list[_Shape]:
@@ -261,5 +267,5 @@ def _agreed(found: Sequence[Sequence[CapturedCall | None]]) -> CapturedCall | No
     known = [call for call in calls if call is not None]
     if len(known) < len(calls) or any(call.op != first.op for call in known):
         return None
-    phase = first.phase if all(call.phase is first.phase for call in known) else Phase.NONE
-    return replace(CapturedCall(first.op), phase=phase)
+    phase = first.phase if all(call.phase is first.phase for call in known) else None
+    return CapturedCall(first.op, phase=phase)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from roofwatch.collectors import kineto
 from roofwatch.collectors.base import Limits, RawProfile
+from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
@@ -21,11 +23,14 @@ def read(
     progress: Progress | None = None,
     *,
     bounds: tuple[int, int] | None = None,
+    known: Known = NOTHING,
 ) -> RawProfile:
     """Reads one capture, of whatever source it is.
 
     ``bounds`` are begin and end of the window in Unix nanoseconds, as known to who took it: they are the device's
     span, though nothing was recorded at its edges or anywhere in it. Without them the span is what was recorded.
+
+    ``known`` is what was recorded while the graphs were captured that it replays.
 
     A descriptor or an open file is read from its beginning where it can be rewound, and stays open.
 
@@ -35,12 +40,26 @@ def read(
     limits = limits or Limits()
     if not isinstance(file, int | str | os.PathLike):
         _rewind(file)
-        return kineto.read(file, limits, progress, _name(file), bounds)
+        return kineto.read(file, limits, progress, _name(file), bounds, known)
     name = "the trace" if isinstance(file, int) else os.fspath(file)
     try:
         with open(file, "rb", closefd=not isinstance(file, int)) as opened:
             _rewind(opened)
-            return kineto.read(opened, limits, progress, name, bounds)
+            return kineto.read(opened, limits, progress, name, bounds, known)
+    except OSError as error:
+        raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
+
+
+def read_captures(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Captured]:
+    """The graph captures in a profile, of whatever source it is.
+
+    Raises:
+        RoofwatchError: it cannot be read, or no graph was captured in it.
+    """
+    name = os.fspath(path)
+    try:
+        with Path(path).open("rb") as opened:
+            return kineto.read_captures(opened, Limits(), progress, name)
     except OSError as error:
         raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
 

@@ -5,6 +5,6 @@ The path of a record: ``source`` (bytes) → ``document`` (the event list, cut i
 ``groups`` → ``profile``.
 """
 
-from roofwatch.collectors.kineto.reader import read
+from roofwatch.collectors.kineto.reader import read, read_captures
 
-__all__ = ["read"]
+__all__ = ["read", "read_captures"]

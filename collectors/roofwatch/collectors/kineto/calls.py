@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LAUNCH = re.compile(r"Launch(?!HostFunc)|Mem(?:cpy|set)")
+_GRAPH_LAUNCH = re.compile(r"\A(?:cu|cuda|hip)GraphLaunch")
+_CAPTURE_BEGIN = re.compile(r"\A(?:cu|cuda|hip)StreamBeginCapture")
+_CAPTURE_END = re.compile(r"\A(?:cu|cuda|hip)StreamEndCapture")
 _ANY_COPY = re.compile(r"Memcpy")
 _COPY = re.compile(r"Memcpy(?!.*Async)")  # returns when the copy is done
 _SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A(?:cuda|hip)Free\Z")
@@ -39,6 +42,9 @@ def mask(names: Sequence[str], test: Test) -> Mask:
 
 
 is_launch: Test = _LAUNCH.search
+is_graph_launch: Test = _GRAPH_LAUNCH.match
+is_capture_begin: Test = _CAPTURE_BEGIN.match
+is_capture_end: Test = _CAPTURE_END.match
 is_item_grid: Test = _ITEM_GRID.match  # its grid counts work items, where all others' count blocks
 is_copy_call: Test = _ANY_COPY.search
 is_blocking_copy: Test = _COPY.search

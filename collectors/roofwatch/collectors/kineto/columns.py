@@ -60,6 +60,7 @@ class _HostArgs(Struct, gc=False):
     correlation: Any = None
     grid: Any = None
     block: Any = None
+    kernel: Any = None
 
 
 class _DeviceArgs(Struct, gc=False):
@@ -68,6 +69,8 @@ class _DeviceArgs(Struct, gc=False):
     grid: Any = None
     block: Any = None
     bytes: Any = None
+    graph: Any = msgspec.field(name="graph id", default=UNKNOWN)
+    node: Any = msgspec.field(name="graph node id", default=UNKNOWN)
 
 
 class Columns:
@@ -75,9 +78,10 @@ class Columns:
 
     Tables (times in nanoseconds on the trace's own clock): ``ops`` thread, inputs, sequence (autograd's number, the
     same for an op and its backward node); ``host`` (calls of the runtime and the driver) thread, correlation, grid,
-    block; ``device`` sort, correlation, device, grid, grid_x, grid_y, block, bytes, message, message_sequence (what the
-    kernel of a collective tells of it); ``notes`` and ``modules`` thread. Grid and block are products over the three
-    dimensions. ``messages`` are the calls of collectives.
+    block, kernel (a name, where the call tells it); ``device`` sort, correlation, device, grid, grid_x, grid_y, block,
+    bytes, message, message_sequence (what the kernel of a collective tells of it), graph, node (ids, where a graph
+    launched it); ``notes`` and ``modules`` thread. Grid and block are products over the three dimensions. ``messages``
+    are the calls of collectives.
     """
 
     def __init__(self, longest_name: int) -> None:
@@ -89,9 +93,20 @@ class Columns:
         self.python = 0  # Python functions, of which only the ranges of modules are kept
         self.ascend = False
         self.ops = Table("thread", "inputs", "sequence")
-        self.host = Table("thread", "correlation", "grid", "block")
+        self.host = Table("thread", "correlation", "grid", "block", "kernel")
         self.device = Table(
-            "sort", "correlation", "device", "grid", "grid_x", "grid_y", "block", "bytes", "message", "message_sequence"
+            "sort",
+            "correlation",
+            "device",
+            "grid",
+            "grid_x",
+            "grid_y",
+            "block",
+            "bytes",
+            "message",
+            "message_sequence",
+            "graph",
+            "node",
         )
         self.notes = Table("thread")
         self.modules = Table("thread")
@@ -180,6 +195,7 @@ class Columns:
                 correlation=_numbers([a.correlation for a in args]),
                 grid=_ints([UNKNOWN if a.grid is None else _volume(a.grid) for a in args]),
                 block=_ints([UNKNOWN if a.block is None else _volume(a.block) for a in args]),
+                kernel=_ints([names[a.kernel] if isinstance(a.kernel, str) else UNKNOWN for a in args]),
             )
         elif table == NOTE:
             self.messages.take_calls(events, common)
@@ -214,6 +230,8 @@ class Columns:
             bytes=_numbers([a.bytes for a in args]),
             message=message,
             message_sequence=message_sequence,
+            graph=_numbers([a.graph for a in args]),
+            node=_numbers([a.node for a in args]),
         )
 
     def _args(self, kind: Any, decoder: msgspec.json.Decoder[Any], events: list[Complete]) -> list[Any]:

@@ -183,10 +183,12 @@ def launches_of(columns: Columns) -> Launches:
     )
 
 
-def unfinished(columns: Columns) -> int:
-    """How many calls that launch device work have no device record."""
+def unfinished(columns: Columns, captured: Ints) -> int:
+    """How many calls that launch device work have no device record, nor were ``captured`` (rows of calls)."""
     launch = calls.mask(columns.names.values_seen, calls.is_launch)[columns.host["name"]]
     ids = columns.host["correlation"][launch]
+    if len(captured):
+        ids = ids[~np.isin(ids, columns.host["correlation"][captured])]
     return int((~np.isin(ids, columns.device["correlation"]) & (ids >= 0)).sum())
 
 

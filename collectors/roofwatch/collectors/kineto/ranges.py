@@ -42,7 +42,7 @@ class Ranges:
     path: Ints  # by position in ``modules``: id
     notes: Nest
     note: Ints  # by position in ``notes``: id
-    texts: Sequence[str]
+    texts: list[str]
 
     def at(self, thread: Ints, time: Ints) -> Ints:
         """The id of the part of the model running on ``thread`` at ``time``, NONE where there is none."""

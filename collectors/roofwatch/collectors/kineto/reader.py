@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
+from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.collectors.kineto.columns import Columns
 from roofwatch.collectors.kineto.document import Document
+from roofwatch.collectors.kineto.graphs_captured import captured_in
+from roofwatch.collectors.kineto.link import host_side
 from roofwatch.collectors.kineto.profile import profile_of
 from roofwatch.collectors.kineto.source import Progress, Source
+from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
     from roofwatch.collectors.base import Limits, RawProfile
@@ -22,6 +26,7 @@ def read(
     progress: Progress | None = None,
     name: str = "the trace",
     bounds: tuple[int, int] | None = None,
+    known: Known = NOTHING,
 ) -> RawProfile:
     """Reads a Kineto trace, plain or gzipped.
 
@@ -31,13 +36,33 @@ def read(
         progress: called with the bytes of the file read so far and its size where known.
         name: what messages call the file.
         bounds: begin and end of the window in Unix nanoseconds, from who took it; a file does not tell them.
+        known: of graphs that the trace replays.
 
     Raises:
         RoofwatchError: there is nothing in it that could be accounted for; the message says what is wrong and where.
     """
     with _no_garbage_collection():
         columns, document = _collect(Source(file, name, limits, progress), limits)
-        return profile_of(columns, document, limits, name, bounds)
+        return profile_of(columns, document, limits, name, bounds, known)
+
+
+def read_captures(
+    file: BinaryIO, limits: Limits, progress: Progress | None = None, name: str = "the trace"
+) -> list[Captured]:
+    """The graph captures in a Kineto trace.
+
+    Raises:
+        RoofwatchError: it cannot be read, or holds none.
+    """
+    with _no_garbage_collection():
+        columns, _ = _collect(Source(file, name, limits, progress), limits)
+        found = captured_in(columns, host_side(columns))
+    if not found:
+        raise RoofwatchError(
+            f"{name} holds no graph capture (no launch between a StreamBeginCapture and its end): give a profile that "
+            "was running while the graphs were captured."
+        )
+    return found
 
 
 @contextmanager
