@@ -40,6 +40,10 @@ from roofwatch.model.kinds import Kind, kind_of
         ("record_param_comms", "ncclKernel_AllReduce_RING_LL_Sum_float", Kind.COMM),
         ("aten::copy_", "ncclDevKernel_AllGather_RING_LL", Kind.COMM),
         ("fbgemm::permute_2D_sparse_data", "fbgemm_gpu::permute_2D_data_kernel<int>", Kind.GATHER_SCATTER),
+        # a Python function of autograd does several things; what its kernels do not tell, it does
+        ("_LayerNormLinear", "nvjet_tst_128x256_64x4_2x1_v_bz_coopA_TNT", Kind.MATMUL),
+        ("_LayerNormLinear", "void transformer_engine::normalization::rmsnorm_fwd_tuned_kernel<T1>", Kind.NORM),
+        ("SoftmaxFunction", "my_kernel", Kind.SOFTMAX),
         # without an op the kernel's name alone; conv before matmul
         (None, "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32", Kind.CONV),
         (None, "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_tn_align1>", Kind.MATMUL),

@@ -150,6 +150,7 @@ def _first(rules: tuple[tuple[Kind, re.Pattern[str]], ...], *texts: str) -> Kind
 def kind_of(op: str | None, kernel: str, category: str = "kernel") -> Kind:
     """The kind of a record: by what is always true of the kernel, then by the op, then by the kernel's name.
 
+    A Python function of autograd (a name without namespace) may do several things: there the kernel's name comes first.
     ``category`` is the source's sort of record (kernel, memcpy, memset, cpu_op). Names that no rule knows are OTHER.
     """
     if category in ("memcpy", "memset"):
@@ -158,6 +159,8 @@ def kind_of(op: str | None, kernel: str, category: str = "kernel") -> Kind:
         found = _first(_ALWAYS_RULES, kernel[:_LONGEST])
         if found is not None:
             return found
+        if op is not None and "::" not in op and (of_kernel := kind_of_kernel(kernel)) is not Kind.OTHER:
+            return of_kernel
     if op is not None:
         found = kind_of_op(op)
         if found is not None:
