@@ -138,3 +138,6 @@ def roofwatch(tmp_path: Path) -> Roofwatch:
         )  # fmt: skip
 
     return call
+
+
+sys.path.insert(0, str(Path(__file__).parent))  # diagnosis_scene; the import mode leaves the path alone

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import fsum
 from typing import Any
 
 from roofwatch.model.record import Bound, Cause
@@ -99,12 +100,13 @@ class Tally:
 def tally(standings: Iterable[Standing]) -> Tally:
     """The sums over all rows."""
     inside = [s for s in standings if not s.outside]
+    # fsum: the same whatever the order of the rows, so that a file and a store cannot differ in the last digit.
     return Tally(
-        kernels_ns=sum(s.est_ns for s in inside),
-        winnable_ns=sum(s.winnable_ns for s in inside),
-        unknown_ns=sum(s.est_ns for s in inside if not s.judged and s.bound is not Bound.HOST),
-        overhead_ns=sum(s.overhead_ns for s in inside),
-        overhead_winnable_ns=sum(s.overhead_ns for s in inside if s.bound is Bound.LATENCY),
+        kernels_ns=fsum(s.est_ns for s in inside),
+        winnable_ns=fsum(s.winnable_ns for s in inside),
+        unknown_ns=fsum(s.est_ns for s in inside if not s.judged and s.bound is not Bound.HOST),
+        overhead_ns=fsum(s.overhead_ns for s in inside),
+        overhead_winnable_ns=fsum(s.overhead_ns for s in inside if s.bound is Bound.LATENCY),
     )
 
 

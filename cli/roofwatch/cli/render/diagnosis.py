@@ -130,7 +130,7 @@ def _kernels(answer: Answer, room: int) -> list[str]:
     unknown = answer["unjudged"]
     if unknown["rows_count"]:
         share = text.percent(unknown["share"])
-        said = f"Cannot say: {text.plural(unknown['rows_count'], 'kernel')} of unknown roof, {share} of kernel time"
+        said = f"Cannot say: {text.plural(unknown['rows_count'], 'kernel')} of unknown roof, {share} of device time"
         cells = [
             [text.kernel(row["kernel"]), text.clean(row["op"] or text.UNKNOWN), text.percent(row["share"])]
             for row in unknown["rows"]

@@ -11,8 +11,7 @@ from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Key, Part, Standing, standing
 from roofwatch.model.diagnosis_mistakes import EARLY_STEPS, Conditions
 from roofwatch.model.diagnosis_report import Calls, Scene, chosen, report
-from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Padding, Trigger, Vendor
+from roofwatch.model.record import Bound, Padding, Trigger, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import kernels, peers
@@ -22,7 +21,7 @@ from roofwatch.store.queries.timeline import sums
 from roofwatch.store.schema import BOUNDS, kernel_stats, processes, signatures, texts, windows
 
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
-_NO_KERNELS = (str(Kind.COMM), str(Kind.COPY_FILL))
+_NO_KERNELS = [code for code, bound in BOUNDS.items() if bound in {Bound.COPY, Bound.COMMUNICATION}]
 
 
 def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
@@ -84,7 +83,7 @@ def _calls(connection: Connection, f: Filter, shown: Collection[Key]) -> dict[st
         .select_from(scope)
         .join(kernel_stats, kernels.of_device(scope))
         .join(signatures, s.id == k.signature_id)
-        .where(scope.c.model.in_(models), s.kind.not_in(_NO_KERNELS))
+        .where(scope.c.model.in_(models), k.bound.not_in(_NO_KERNELS))
         .group_by(s.kernel_id, k.window_id)
         .subquery()
     )

@@ -1,0 +1,329 @@
+"""``timeline`` and ``diagnose``: their reports, on one window made by hand, on hostile names, on every real trace."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from diagnosis_scene import MS, stat, window
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofwatch.cli.files import Origin, read
+from roofwatch.cli.render import diagnosis, text, timeline
+from roofwatch.cli.render import json as as_json
+from roofwatch.cli.render.bars import bar
+from roofwatch.model import answer
+from roofwatch.model.diagnosis_mistakes import Conditions
+from roofwatch.model.diagnosis_report import KERNEL_KEYS, of_window
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Bound, Cause, DeviceWindow, IdleCause, Signature, Window
+from roofwatch.model.timeline import PARTS, ROW_KEYS, rows_of, sum_of
+
+Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
+Answer = dict[str, Any]
+STACKS = Conditions(steps=2, python_events=400, events=1000)
+QWEN = "kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
+
+
+def diagnosed(of: Window, conditions: Conditions = STACKS, limit: int = 5) -> Answer:
+    """The answer of ``diagnose``."""
+    coverage = answer.CoverageSum()
+    coverage.add(of)
+    told = of_window(of, conditions, limit)
+    return answer.answer({"name": "diagnose"}, coverage, told.pop("rows"), **told)
+
+
+def timed(of: Window, by: str = "device") -> Answer:
+    """The answer of ``timeline``."""
+    coverage = answer.CoverageSum()
+    coverage.add(of)
+    return answer.answer({"name": "timeline"}, coverage, rows_of([of], by), summary=sum_of(of).as_json())
+
+
+def test_a_diagnosis_in_80_columns(golden: Callable[[str], str]) -> None:
+    """The figures of ``diagnosis_scene.window``: launch bound 40 %, system 70, kernels 30, unknown 4 of 40 ms.
+
+    To win: the norm's 10 ms × 0.9 = 9, the product's 16 × 0.5 = 8, so 9/17 = 53 % and all. 40 and 20 calls in two
+    steps are 20 and 10 a step, so 200 and 100 launches are passed over. MFU 8 of 100 ms. The bar has 77 cells, of
+    which 30, 10, 40, 17 and 3 % are 23.1, 7.7, 30.8, 13.1 and 2.3.
+    """
+    title = ["a.json.gz", "1 × NVIDIA H100 80GB HBM3"]
+    assert diagnosis.report(diagnosed(window()), title, 80) == golden("diagnose_80.txt")
+
+
+def test_a_timeline_in_80_columns(golden: Callable[[str], str]) -> None:
+    """The same window: 24, 8, 32, 13.6 and 2.4 cells of 80; a cause without an example has none."""
+    assert timeline.report(timed(window()), ["a.json.gz"], 80) == golden("timeline_80.txt")
+
+
+def test_the_verdict_is_for_programs_too() -> None:
+    """Every key of it, and what is in the way, the largest first, exposed communication among it."""
+    found = diagnosed(window())
+    assert found["verdict"] == {
+        "first_cause": "launch_bound", "share": 0.4, "stop_kernels": True, "system_share": pytest.approx(0.7),
+        "kernels_share": pytest.approx(0.3), "winnable_share": pytest.approx(0.17),
+        "unknown_roof_share": pytest.approx(0.04), "op_overhead_share": 0.0,
+    }  # fmt: skip
+    assert [(c["cause"], c["share"], c["idle_ns"], c["exposed_ns"]) for c in found["causes"]] == [
+        ("launch_bound", 0.4, 40 * MS, 0), ("input", 0.17, 17 * MS, 0), ("communication", 0.1, 0, 10 * MS),
+        ("launch_gap", 0.03, 3 * MS, 0),
+    ]  # fmt: skip
+    assert [tuple(row) for row in found["rows"]] == [KERNEL_KEYS, KERNEL_KEYS]
+    assert [row["winnable_share"] for row in found["rows"]] == pytest.approx([0.09, 0.08])
+    assert (found["unjudged"]["rows_count"], found["unjudged"]["share"]) == (1, 0.1)
+    assert found["unjudged"]["rows"][0]["kernel"] == "my_kernel"
+
+
+def test_kernels_that_are_first() -> None:
+    """Without idle time but 1 ms: the kernels are first, and the sentence says what they could win at most."""
+    busy = stat(Signature("k", Kind.NORM, "aten::norm"), 10, 99 * MS, Bound.MEMORY, 0.25)
+    device = replace(window().devices[0], busy_ns=99 * MS, exposed_communication_ns=0)
+    device = replace(device, causes=(IdleCause(Cause.SYNC, MS, 1, MS, None),))
+    found = diagnosed(replace(window((busy,)), devices=(device,)), Conditions())
+    assert (found["verdict"]["first_cause"], found["verdict"]["stop_kernels"]) == ("kernels", False)
+    drawn = diagnosis.report(found, [], 80).splitlines()
+    assert drawn[2:4] == [
+        "First: kernels, 99 % of the time. Of the whole time reaching their roof would",
+        "win 74 %; what is in their way takes 1.0 %.",
+    ]
+    assert not any(line.startswith("Beware") for line in drawn)
+
+
+def test_waiting_for_a_late_rank_is_told() -> None:
+    """30 of 40 ms in matched collectives waited, most for rank 3; at least so, since ranks are missing."""
+    found = diagnosed(window())
+    communication = next(c for c in found["causes"] if c["cause"] == "communication")
+    communication["peers"] = {
+        "moving_ns": 10 * MS, "waiting_ns": 30 * MS, "lower_bound": True, "last": {"rank": 3, "node": "gpu-07"},
+    }  # fmt: skip
+    drawn = " ".join(diagnosis.report(found, [], 80).split())
+    assert (
+        "of the time in collectives that other ranks were seen in, at least 75 % waited, most for rank 3 on gpu-07"
+        in drawn
+    )
+
+
+def test_a_window_without_time_has_a_head_only() -> None:
+    """No verdict, no bar, and no division by the time that is not there."""
+    empty = replace(window(), devices=(), kernels=())
+    assert diagnosis.report(diagnosed(empty, Conditions()), ["a"], 80) == "a · 1 window\n"
+    assert timeline.report(timed(empty), ["a"], 80) == "a · 1 window\n"
+
+
+def test_rows_by_device_and_by_window() -> None:
+    """Two devices are two rows by device, one by window; their sums are the summary; each row has every key."""
+    second = replace(window().devices[0], device=replace(window().devices[0].device, index=1))
+    both = replace(window(), devices=(*window().devices, second))
+    by_device, by_window = timed(both), timed(both, "window")
+    assert [row["index"] for row in by_device["rows"]] == [0, 1]
+    assert [row["span_ns"] for row in by_window["rows"]] == [200 * MS]
+    assert by_window["rows"][0]["window"] == "0" * 32
+    assert all(tuple(row) == ROW_KEYS for row in (*by_device["rows"], *by_window["rows"]))
+    lines = timeline.report(by_device, [], 80).splitlines()
+    assert lines[-3].split() == ["device", "busy", "timeline", "waits", "most", "for"]
+    assert lines[-1].startswith("NVIDIA H100 80GB HBM3 1")
+    assert lines[-1].endswith("launch bound 40 %")
+
+
+@given(st.lists(st.floats(0, 1), min_size=len(PARTS), max_size=len(PARTS)), st.integers(1, 200))
+def test_a_bar_fills_its_width(shares: list[float], width: int) -> None:
+    """Exactly, whatever the parts are; each within one cell of what it should have."""
+    whole = sum(shares)
+    row = {f"{part}_share": share for part, share in zip(PARTS, shares, strict=True)}
+    drawn = bar(row, width)
+    assert len(drawn) == (width if whole else 0)
+    if whole:
+        assert abs(drawn.count("█") - shares[0] / whole * width) < 1 + 1e-6
+
+
+NAMES = st.text(max_size=300) | st.text(st.sampled_from("核\x1b[2J\r\n\u202e<>(){}$`'\"; a_1"), max_size=300)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Window:
+    """Windows with any names, times and verdicts."""
+    kernels = tuple(
+        stat(
+            Signature(draw(NAMES), draw(st.sampled_from(list(Kind))), draw(st.none() | NAMES), formula=str(i)),
+            draw(st.integers(1, 10**6)), draw(st.integers(10**6, 10**15)), draw(st.sampled_from(list(Bound))),
+            draw(st.none() | st.floats(0, 5)),
+        )
+        for i in range(draw(st.integers(1, 4)))
+    )  # fmt: skip
+    causes = tuple(
+        IdleCause(cause, draw(st.integers(1, 10**15)), draw(st.integers(1, 10**9)), 1, draw(st.none() | NAMES))
+        for cause in draw(st.sets(st.sampled_from(list(Cause))))
+    )
+    busy = draw(st.integers(0, 10**15))
+    device = DeviceWindow(
+        replace(window().devices[0].device, model=draw(NAMES)), busy + sum(c.total_ns for c in causes), busy, causes,
+        draw(st.integers(0, busy)), draw(st.integers(0, busy)),
+    )  # fmt: skip
+    return replace(window(kernels), devices=(device,))
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes(), st.sampled_from([80, 100, 160]), NAMES)
+def test_no_line_is_wider_than_the_room(of: Window, room: int, name: str) -> None:
+    """Whatever kernels, ops, devices and examples are called; no control character gets out; JSON reads back equal."""
+    found = diagnosed(of, Conditions(steps=1, step_ns=(9, 1, 1), python_events=1, events=2))
+    for drawn in (diagnosis.report(found, [name], room), timeline.report(timed(of), [name], room)):
+        assert max(text.width(line) for line in drawn.split("\n")) <= room
+        assert drawn.replace("\n", "").isprintable() or text.clean(drawn.replace("\n", "")) == drawn.replace("\n", "")
+    assert json.loads(as_json.render(found)) == json.loads(json.dumps(found))
+    assert all(shlex.split(one["command"]) == one["arguments"] for one in found["commands"])
+
+
+def test_a_command_is_broken_where_a_shell_lets_it() -> None:
+    """The lines, joined at their backslashes, are the command; an option stands beside its value."""
+    arguments = ["ncu", "--kernel-name", "regex:a.*b c", "--launch-skip", "10", *["--section", "X" * 30] * 3, "CMD"]
+    lines = diagnosis.shell(arguments, 80)
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 80
+    assert shlex.split(" ".join(line.removesuffix("\\") for line in lines)) == arguments
+    assert not any(line.rstrip(" \\").endswith(("--section", "--launch-skip")) for line in lines)
+
+
+# ---- real traces ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def every(traces: Path) -> Iterator[dict[str, tuple[Window, Answer]]]:
+    """Every real trace, read once."""
+    found = {}
+    for file in sorted((traces / "kineto").iterdir()):
+        taken = read(file, Origin())
+        found[file.name.split(".")[0]] = (taken.window, diagnosed(taken.window, taken.conditions))
+    return found
+
+
+def test_every_real_trace_is_diagnosed(every: dict[str, tuple[Window, Answer]]) -> None:
+    """A verdict, parts that add up, valid JSON, 80 columns, a command for each kernel that is worth one."""
+    assert len(every) >= 26
+    for name, (of, found) in every.items():
+        told = found["verdict"]
+        assert told["first_cause"] in {*map(str, Cause), "kernels"}, name
+        assert told["system_share"] + told["kernels_share"] == pytest.approx(1.0), name
+        assert told["stop_kernels"] == (told["system_share"] > told["kernels_share"]), name
+        assert not (told["stop_kernels"] and told["first_cause"] == "kernels"), name
+        assert sum(found["time"][f"{part}_ns"] for part in PARTS) == found["time"]["span_ns"], name
+        assert json.loads(as_json.render(found))["verdict"] == told, name
+        winnable = [row["winnable_ns"] for row in found["rows"]]
+        assert winnable == sorted(winnable, reverse=True), name
+        assert all(row["bound"] not in {"host", "copy", "communication"} for row in found["rows"]), name
+        assert all(row["roof_fraction"] is None for row in found["unjudged"]["rows"]), name
+        if of.devices[0].device.model:
+            assert all(row["command"] for row in found["rows"]), name
+        for drawn in (diagnosis.report(found, [name], 80), timeline.report(timed(of), [name], 80)):
+            assert max(map(text.width, drawn.splitlines())) <= 80, name
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "stop"),
+    [
+        ("h100_Falconsai_nsfw_image_detection", "launch_bound", True),  # busy 1.23 of 7.89 ms, idle launching
+        ("h100_gaunernst_bert-small-uncased", "launch_bound", True),  # busy 0.31 of 4.43 ms
+        ("b200_eager", "launch_bound", True),  # busy 11.6 of 86.4 ms
+        ("h100_Qwen_Qwen1", "kernels", False),  # busy 45.6 of 49.7 ms
+        ("mi300_Qwen1", "kernels", False),  # busy 43.1 of 47.1 ms
+        ("mi300_inductor_triton_min", "kernels", False),  # busy 12.5 of 12.8 ms
+        ("v100_resnet_ns_absolute_ts", "kernels", False),  # busy 472 of 484 ms
+        ("cpu_only", "communication", True),  # one op of 4 µs beside an all-reduce of 1.1 s
+    ],
+)
+def test_first_causes_of_real_traces(
+    every: dict[str, tuple[Window, Answer]], name: str, first: str, stop: bool
+) -> None:
+    """By their busy time: nine tenths busy and it is the kernels; idle, and it is what the device waits for."""
+    told = every[name][1]["verdict"]
+    assert (told["first_cause"], told["stop_kernels"]) == (first, stop)
+
+
+def test_stacks_are_noticed(every: dict[str, tuple[Window, Answer]]) -> None:
+    """The Falconsai trace has 2117 Python functions, counted in the file by their category; the ResNet none."""
+    (found,) = [w for w in every["h100_Falconsai_nsfw_image_detection"][1]["warnings"] if w["mistake"] == "stacks"]
+    assert found["python_events"] == 2117
+    assert "stacks" not in {w["mistake"] for w in every["v100_resnet_ns_absolute_ts"][1]["warnings"]}
+
+
+# ---- the program ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["timeline", "diagnose"])
+def test_a_file_as_table_json_and_csv(roofwatch: Roofwatch, traces: Path, command: str) -> None:
+    """Exit 0 each, the documented keys, as many CSV lines as rows."""
+    file = str(traces / QWEN)
+    table = roofwatch(command, file)
+    assert (table.returncode, table.stderr) == (0, "")
+    assert table.stdout.startswith(Path(QWEN).name)
+    assert "\x1b" not in table.stdout
+    told = json.loads(roofwatch(command, file, "--format", "json").stdout)
+    keys = ROW_KEYS if command == "timeline" else KERNEL_KEYS
+    assert all(tuple(row) == keys for row in told["rows"])
+    assert told["query"]["file"] == file
+    rows = list(csv.DictReader(io.StringIO(roofwatch(command, file, "--format", "csv").stdout)))
+    assert len(rows) == len(told["rows"])
+    assert tuple(rows[0]) == keys
+
+
+@pytest.mark.parametrize("command", ["timeline", "diagnose"])
+def test_a_file_and_a_store_say_the_same(roofwatch: Roofwatch, traces: Path, tmp_path: Path, command: str) -> None:
+    """After ``import`` the store's answer is the file's, but for what only the file tells and the process's name."""
+    url, file = f"sqlite:///{tmp_path}/t.db", str(traces / QWEN)
+    assert roofwatch("import", file, "--db", url).returncode == 0
+    stored = json.loads(roofwatch(command, "--db", url, "--since", "all", "--format", "json").stdout)
+    told = json.loads(roofwatch(command, file, "--format", "json").stdout)
+    if command == "timeline":
+        assert stored["summary"] == told["summary"]
+        assert stored["query"]["by"] == told["query"]["by"] == "device"
+        return
+    for key in ("verdict", "time", "causes", "unjudged", "commands", "rows"):
+        assert stored[key] == told[key], key
+    only_in_file = {"stacks"}
+    assert [w for w in told["warnings"] if w["mistake"] not in only_in_file] == stored["warnings"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["FILE", "--node", "x"], "--node is for a store, and"),
+        (["FILE", "--db", "sqlite:///x"], "--db is for a store, and"),
+        (["FILE", "--since", "1h"], "--since is for a store, and"),
+        (["--here"], "--here says how a FILE is read: name one"),
+        (["--threads", "3"], "--threads says how a FILE is read: name one"),
+    ],
+)
+@pytest.mark.parametrize("command", ["timeline", "diagnose"])
+def test_a_file_or_a_store(
+    roofwatch: Roofwatch, tmp_path: Path, command: str, arguments: list[str], words: str
+) -> None:
+    """What belongs to the other one is a mistake that is named; a store in the environment is none."""
+    file = tmp_path / "a.json"
+    file.write_text("{}")
+    done = roofwatch(command, *(str(file) if word == "FILE" else word for word in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    done = roofwatch(command, str(file), env={"ROOFWATCH_STORE": "127.0.0.1:1"})
+    assert done.returncode == 1
+    assert str(file) in done.stderr
+
+
+@pytest.mark.parametrize("command", ["timeline", "diagnose"])
+def test_nothing_matches(roofwatch: Roofwatch, traces: Path, tmp_path: Path, command: str) -> None:
+    """Exit 4 and a sentence that names what there is."""
+    url = f"sqlite:///{tmp_path}/t.db"
+    small = str(traces / "kineto" / "a100_triton_user_kernel.json.gz")
+    assert roofwatch("import", small, "--db", url, "--model", "m").returncode == 0
+    done = roofwatch(command, "--db", url, "--since", "all", "--model", "n")
+    assert done.returncode == 4
+    assert "no model 'n' here: there is m." in done.stderr
+    assert "Traceback" not in done.stderr
