@@ -132,6 +132,9 @@ def test_the_other_vendors_by_hand() -> None:
     cpu = of_kernel(Vendor.CPU, 1, Bound.COMPUTE, None, Launch(0, 1))
     assert cpu is not None
     assert cpu["command"] == "perf record --call-graph dwarf -- CMD"
+    running = of_kernel(Vendor.CPU, 1, Bound.COMPUTE, None, Launch(0, 1), pid=77)
+    assert running is not None
+    assert running["command"] == "perf record --call-graph dwarf --pid 77 -- sleep 10"
     assert of_kernel(None, 1, Bound.COMPUTE, selector, Launch(0, 1)) is None
     assert of_kernel(Vendor.NVIDIA, 1, Bound.COMPUTE, None, Launch(0, 1)) is None
 

@@ -91,7 +91,11 @@ class Node:
 
     def job(self, model: str, seconds: float) -> subprocess.Popen[str]:
         """A training job under ``roofwatch run`` that has begun."""
-        job = (sys.executable, "-c", TRAINING, str(seconds))
+        return self.script(TRAINING, model, seconds)
+
+    def script(self, program: str, model: str, seconds: float) -> subprocess.Popen[str]:
+        """A program under ``roofwatch run`` that has said "ready"; how long it runs is its argument."""
+        job = (sys.executable, "-c", program, str(seconds))
         process = self.start(*PROGRAM, "run", "--model", model, "--label", "suite=e2e", "--", *job)
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -104,6 +108,18 @@ class Node:
             capture_output=True, text=True, timeout=60, check=False, env=self.env,
         )  # fmt: skip
         return json.loads(done.stdout) if done.returncode in allowed else None
+
+    def read(self, query: str, *arguments: str) -> str:
+        """What a reading command writes for people."""
+        done = subprocess.run(
+            [*PROGRAM, query, "--store", self.address, "--since", "all", *arguments],
+            capture_output=True, text=True, timeout=60, check=True, env=self.env,
+        )  # fmt: skip
+        return done.stdout
+
+    def wait_for_windows(self, number: int, limit_s: float = 40.0) -> None:
+        """Until that many are in the store."""
+        wait_for(lambda: len(self.windows()) >= number, f"{number} windows did not arrive", limit_s)
 
     def windows(self) -> list[dict[str, Any]]:
         """All windows in the store."""

@@ -68,11 +68,12 @@ def command(what: str, tool: str, arguments: Sequence[str], **more: Any) -> dict
 
 
 def of_kernel(
-    vendor: Vendor | None, rank: int, bound: Bound, selector: Selector | None, launch: Launch
+    vendor: Vendor | None, rank: int, bound: Bound, selector: Selector | None, launch: Launch, pid: int | None = None
 ) -> dict[str, Any] | None:
     """The command that looks at one kernel; None where nothing could select it, or its vendor is unknown."""
-    if vendor is Vendor.CPU:
-        return command("kernel", "perf", ["perf", "record", "--call-graph", "dwarf", "--", CMD], rank=rank)
+    if vendor is Vendor.CPU:  # perf ends with the command that it is given, here after ten seconds
+        about = ["--pid", str(pid), "--", "sleep", str(DURATION_S)] if pid else ["--", CMD]
+        return command("kernel", "perf", ["perf", "record", "--call-graph", "dwarf", *about], rank=rank)
     if selector is None:
         return None
     if vendor is Vendor.NVIDIA:

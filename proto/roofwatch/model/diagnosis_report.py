@@ -185,7 +185,7 @@ def _deeper(
         max(1, seen // max(1, scene.conditions.windows)),
         row["calls"] / seen if seen else 1.0,
     )
-    return advice_commands.of_kernel(vendor, rank, s.bound, selector, launch)
+    return advice_commands.of_kernel(vendor, rank, s.bound, selector, launch, scene.pid)
 
 
 def _unjudged(

@@ -135,7 +135,8 @@ def _kernels(answer: Answer, room: int) -> list[str]:
             [text.kernel(row["kernel"]), text.clean(row["op"] or text.UNKNOWN), text.percent(row["share"])]
             for row in unknown["rows"]
         ]
-        lines += ["", *wrapped(f"{said}; the largest:", room), *table(UNKNOWN_COLUMNS, cells, room)]
+        shown = table(*kernels.named_once(UNKNOWN_COLUMNS, cells, unknown["rows"]), room)
+        lines += ["", *wrapped(f"{said}; the largest:", room), *shown]
     return lines
 
 
