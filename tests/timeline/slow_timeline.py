@@ -159,8 +159,8 @@ def answer_of(records: list[Event], host: SlowHost, hull: tuple[int, int] | None
     kernels = [r for r in records if r.category.lower().endswith("kernel")]
     collectives = [r for r in kernels if any(word in r.name.lower() for word in COLLECTIVE_KERNELS)]
     compute = without(kernels, collectives)
-    answer.exposed_copy = alone(copies, compute, low, high)
     answer.exposed_communication = alone(collectives, compute, low, high)
+    answer.exposed_copy = alone(copies, compute + collectives, low, high)  # OPEN: what both do counts once
     return answer
 
 
@@ -176,10 +176,10 @@ def without(events: list[Event], others: list[Event]) -> list[Event]:
     return [e for e in events if id(e) not in ids]
 
 
-def alone(events: list[Event], compute: list[Event], low: int, high: int) -> int:
-    """How long some of ``events`` run and no compute does."""
+def alone(events: list[Event], others: list[Event], low: int, high: int) -> int:
+    """How long some of ``events`` run and none of ``others``."""
     own = active([(e.start, e.end) for e in events], low, high)
-    beside = active([(e.start, e.end) for e in compute], low, high)
+    beside = active([(e.start, e.end) for e in others], low, high)
     starts = [start for start, _, _ in beside]
     total = 0
     for start, end, count in own:

@@ -89,6 +89,8 @@ def test_causes_are_positive_and_add_up(scene: Scene) -> None:
 
     for device in profile(timeline).devices:
         assert 0 <= device.busy_ns <= device.span_ns
+        assert min(device.exposed_copy_ns, device.exposed_communication_ns) >= 0
+        assert device.exposed_copy_ns + device.exposed_communication_ns <= device.busy_ns
         assert sum(c.total_ns for c in device.causes) == device.span_ns - device.busy_ns
         assert len({c.cause for c in device.causes}) == len(device.causes)
         for cause in device.causes:

@@ -43,7 +43,9 @@ def gaps_of(rows: Ints, idle: Spans, columns: Columns, launches: Launches) -> Ga
     time = launches.time[rows]
     launched = np.where(launches.thread[rows] >= 0, time, np.where(launches.backlog[rows], -NEVER, NEVER))
     filled = np.flatnonzero(end > start)  # an empty record ends no gap
-    order = filled[np.lexsort((end[filled], correlation[filled], launched[filled], start[filled]))]
+    order = filled[np.argsort(start[filled], kind="stable")]
+    if (np.diff(start[order]) == 0).any():
+        order = filled[np.lexsort((end[filled], correlation[filled], launched[filled], start[filled]))]
     at = np.searchsorted(start[order], idle[1])
     has_next = at < len(order)
     following = np.full(len(at), -1, dtype=np.int64)
@@ -73,6 +75,8 @@ def _at(column: Ints, row: Ints, otherwise: Ints) -> Ints:
 
 def _launch_began(start: Ints, correlation: Ints) -> Ints:
     """For each record when the first record of the same launch began; all records of a graph launch share its id."""
+    if (np.diff(np.sort(correlation)) != 0).all():
+        return start
     order = np.lexsort((start, correlation))
     new = np.append(True, np.diff(correlation[order]) != 0)
     first = order[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from roofwatch.collectors.kineto.bounds import Taken
     from roofwatch.collectors.kineto.columns import Columns
+    from roofwatch.collectors.kineto.intervals import Spans
     from roofwatch.collectors.kineto.link import Host, Launches
+    from roofwatch.collectors.kineto.waits import ThreadWaits
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -70,8 +72,8 @@ def with_timelines(
         device.span_ns = high - low
         device.busy_ns = length(busy)
         device.causes = _causes(shares, Examples(columns, launches, waits, gaps, split, (low, high)).of)
-        device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows])
         device.exposed_communication_ns = _exposed(start, end, collective[rows], compute[rows])
+        device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows] | collective[rows])
 
 
 def with_cpu_timeline(device: RawDevice, columns: Columns, host: Host) -> None:
@@ -163,9 +165,9 @@ def _cpu_example(
     return f"in {short(longest)}; {place(gap, low)}"
 
 
-def _exposed(start: Ints, end: Ints, kind: Mask, compute: Mask) -> int:
-    """How long records of a kind run while no compute runs beside them."""
-    beside = union(start[compute], end[compute])
+def _exposed(start: Ints, end: Ints, kind: Mask, others: Mask) -> int:
+    """How long records of a kind run while none of the others runs beside them."""
+    beside = union(start[others], end[others])
     return length(joined([beside, (start[kind], end[kind])])) - length(beside)
 
 
@@ -198,26 +200,30 @@ def _shares(gaps: Gaps, waits: Waits, low: int, high: int) -> tuple[dict[Cause, 
     begun = np.where(asked, np.clip(gaps.launch, gaps.start, gaps.end), gaps.start)
     slow = asked & (gaps.end - begun > LAUNCH_GAP_NS)
     split = np.where(slow, np.clip(gaps.returned, begun, gaps.end), begun)
+    drained, never = np.zeros_like(slow), np.zeros_like(slow)
     for thread in threads.tolist():
         (mine,) = np.nonzero(asked & (gaps.thread == thread))
         of_thread = waits.of_thread(thread, low, high)
-        start, until, returned = gaps.start[mine], begun[mine], split[mine]
-        left, in_call = until - start, returned - until
-        for layer, cause in enumerate(WAITS):
-            before, during = (
-                of_thread.layers.within(layer, start, until),
-                of_thread.layers.within(layer, until, returned),
-            )
-            shares[cause][mine] += before + during
-            left, in_call = left - before, in_call - during
-        drained = of_thread.returned(start - DRAINED_NS, until)
-        shares[Cause.SYNC][mine] += np.where(drained, left, 0)
-        shares[Cause.LAUNCH_BOUND][mine] += np.where(drained, 0, left) + in_call
+        drained[mine] = of_thread.returned(gaps.start[mine] - DRAINED_NS, begun[mine])
+        _slice(shares, mine, (gaps.start, begun), of_thread, drained)
+        _slice(shares, mine[slow[mine]], (begun, split), of_thread, never)
     after = gaps.end - split
     short = (asked | gaps.queued) & ~gaps.in_graph & (after <= LAUNCH_GAP_NS)
     shares[Cause.LAUNCH_GAP] += np.where(short, after, 0)
     shares[Cause.UNKNOWN] += np.where(short, 0, after)
     return shares, split
+
+
+def _slice(shares: dict[Cause, Ints], rows: Ints, part: Spans, waits: ThreadWaits, drained: Mask) -> None:
+    """Shares out parts of gaps (starts and ends by gap): what the thread was in, first match; then what is left."""
+    start, until = part[0][rows], part[1][rows]
+    left = until - start
+    for layer, cause in enumerate(WAITS):
+        inside = waits.layers.within(layer, start, until)
+        shares[cause][rows] += inside
+        left -= inside
+    shares[Cause.SYNC][rows] += np.where(drained[rows], left, 0)
+    shares[Cause.LAUNCH_BOUND][rows] += np.where(drained[rows], 0, left)
 
 
 def _causes(shares: dict[Cause, Ints], example: Callable[[Cause, int], str]) -> tuple[IdleCause, ...]:
