@@ -57,7 +57,7 @@ def test_the_json_is_the_contract(roofwatch: Roofwatch, traces: Path) -> None:
     done = roofwatch("analyze", str(traces / QWEN), "--format", "json", "--top", "7")
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
-    assert list(answer) == ["schema_version", "query", "coverage", "device", "timeline", "cost", "rows"]
+    assert list(answer) == ["schema_version", "query", "coverage", "device", "timeline", "graphs", "cost", "rows"]
     assert answer["schema_version"] == 1
     assert set(answer["coverage"]) == COVERAGE
     assert answer["device"]["model"].startswith("NVIDIA H100")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
+from roofwatch.collectors.graphs import NOTHING, Known
 from roofwatch.model.answer import ratio
 from roofwatch.model.devices import calibration_file, cpu_model
 from roofwatch.model.diagnosis_mistakes import Conditions
@@ -30,6 +31,16 @@ class Origin:
     model: str | None = None
     labels: Mapping[str, str] | None = None
     cpu: Device = ANY_CPU
+    graphs: Known = NOTHING
+
+
+def captured(paths: Sequence[Path]) -> Known:
+    """What profiles of graph captures tell.
+
+    Raises:
+        RoofwatchError: one cannot be read, or holds no capture.
+    """
+    return Known(tuple(found for path in paths for found in registry.read_captures(path, _progress(path))))
 
 
 def recorded_on(here: bool, threads: int | None) -> Device:
@@ -99,7 +110,7 @@ def read(path: Path, origin: Origin) -> Read:
         with path.open("rb") as file:
             uid = hashlib.file_digest(file, "sha256").hexdigest()[:32]
             file.seek(0)
-            profile = registry.read(file, progress=_progress(path))
+            profile = registry.read(file, progress=_progress(path), known=origin.graphs)
     except OSError as error:
         raise RoofwatchError(f"{path} cannot be read: {error.strerror or error}.") from error
     process = Process(
@@ -116,6 +127,8 @@ def read(path: Path, origin: Origin) -> Read:
     graphs_ns = sum(graph.total_ns - graph.attributed_ns for graph in window.graphs)
     conditions = Conditions(
         steps=window.steps,
+        step_ns=profile.step_ns,
+        python_events=profile.python_events,
         events=window.ledger.events_read,
         padding=window.padding,
         graph_loose_share=ratio(graphs_ns, window.ledger.device_time_ns),

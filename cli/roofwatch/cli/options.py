@@ -122,6 +122,15 @@ recorded_here = _stacked(
     ),
 )
 
+graph_captures = click.option(
+    "--graph-capture",
+    "captures",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="CAPTURE",
+    help="A profile that ran while the graphs in the file were captured: tells their ops; may be repeated.",
+)
+
 trace_file = click.argument("file", required=False, type=click.Path(path_type=Path))
 
 output = click.option(

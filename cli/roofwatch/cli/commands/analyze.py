@@ -13,6 +13,7 @@ Examples:
   roofwatch analyze trace.json.gz
   roofwatch analyze trace.json --top 0 --format json > kernels.json
   roofwatch analyze cpu.json --here --threads 4
+  roofwatch analyze replay.json --graph-capture capture.json
 \b
 Reads Kineto traces (torch.profiler's export), plain or gzip. A damaged file
 gives what can be read of it, a sentence on stderr, and exit code 4; exit code
@@ -20,34 +21,47 @@ gives what can be read of it, a sentence on stderr, and exit code 4; exit code
 \b
 A trace does not say on which CPU it was recorded. If it was this one, measure
 it once ('roofwatch devices calibrate') and add --here for verdicts.
+\b
+Kernels that a CUDA or HIP graph launched have no ops of their own. A profile
+that ran while the graph was captured has them: --graph-capture lays the
+replayed kernels along it. What stays without is "graph N, unattributed".
 """
 
 
 @click.command("analyze", epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
 @options.recorded_here
+@options.graph_captures
 @options.limit(20)
 @options.output
-def command(file: Path, here: bool, threads: int | None, limit: int, form: str) -> int:
+def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, ...], limit: int, form: str) -> int:
     """Show what the time of one trace file went to.
 
     The same answer as top gives from a store, with the device, where it waited and why.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
-    from roofwatch.cli.files import Origin, recorded_on, unjudged, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
 
     cpu = recorded_on(here, threads)
-    window, problem = window_of(file, Origin(cpu=cpu))
+    window, problem = window_of(file, Origin(cpu=cpu, graphs=captured(captures)))
     coverage = answer.CoverageSum()
     coverage.add(window)
     result = answer.answer(
-        {"name": "analyze", "file": str(file), "here": here, "threads": cpu.units, "limit": limit},
+        {
+            "name": "analyze",
+            "file": str(file),
+            "here": here,
+            "threads": cpu.units,
+            "graph_captures": [str(path) for path in captures],
+            "limit": limit,
+        },
         coverage,
         answer.rows(answer.sums_of(window), limit),
         device=answer.device_json(window.devices[0].device) if window.devices else None,
         timeline=answer.timeline(window.devices),
+        graphs=answer.graphs_json(window),
         cost=None,
     )
     title = showing.file_title(file, window)

@@ -14,6 +14,7 @@ Examples:
   roofwatch import rank*.json.gz --node lab-3 --model llama-7b --label run=42
   roofwatch import old.json.gz --db sqlite:///traces.db
   roofwatch import cpu.json --here --threads 4
+  roofwatch import replay*.json --graph-capture capture.json
 \b
 A window keeps the time at which it was taken: ask for it with --since all.
 A file that is imported twice counts once, as it was the first time.
@@ -27,7 +28,8 @@ A file that is imported twice counts once, as it was the first time.
 @click.option("--model", metavar="NAME", help="What the job trained or served.")
 @options.label
 @options.recorded_here
-def command(
+@options.graph_captures
+def command(  # noqa: PLR0913, PLR0917 - a parameter for each option
     files: tuple[Path, ...],
     store: str | None,
     db: str | None,
@@ -36,14 +38,15 @@ def command(
     labels: tuple[tuple[str, str], ...],
     here: bool,
     threads: int | None,
+    captures: tuple[Path, ...],
 ) -> int:
     """Put trace files into the store, one window a file."""
     from roofwatch.cli import sending  # noqa: PLC0415  # --help must not pay for numpy, grpc and SQLAlchemy
-    from roofwatch.cli.files import Origin, recorded_on, unjudged, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
-    origin = Origin(node, model, dict(labels), recorded_on(here, threads))
+    origin = Origin(node, model, dict(labels), recorded_on(here, threads), captured(captures))
     code = errors.DONE
     with sending.target(store=store, db=db, node=node) as send:
         for file in files:

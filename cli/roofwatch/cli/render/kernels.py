@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roofwatch.cli.render import text
+from roofwatch.cli.render import graphs, text
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.record import Bound
 from roofwatch.model.roofline import exceeded
@@ -17,6 +17,7 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
+MFU_LEAST = 0.001  # as a lower bound less than that says nothing
 MFU_WHOLE = 0.95  # of the model kernels' time with known FLOPs: the rest is too little to change the figure
 NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
@@ -44,7 +45,8 @@ COLUMNS = (
 
 def report(answer: Answer, title: Sequence[str], room: int) -> str:
     """Head, table and footnotes; ``title`` is what the command knows beside the answer (node, time range, …)."""
-    lines = [*head(answer, title, room), ""]
+    lines = head(answer, title, room)
+    lines += [*graphs.lines(answer.get("graphs", ()), answer["coverage"]["device_time_ns"], room), ""]
     if answer["rows"]:
         lines += kernel_table(answer["rows"], room)
     lines += footnotes(answer, room)
@@ -72,8 +74,10 @@ def mfu(coverage: Row) -> list[str]:
     """Model FLOPs utilisation: "MFU 38 %", with "≥" where kernels of the model have no known FLOPs."""
     if coverage.get("mfu") is None:
         return []
-    least = "≥ " if (coverage["mfu_known_share"] or 0.0) < MFU_WHOLE else ""
-    return [f"MFU {least}{text.percent(coverage['mfu'])}"]
+    whole = (coverage["mfu_known_share"] or 0.0) >= MFU_WHOLE
+    if not whole and coverage["mfu"] < MFU_LEAST:
+        return []
+    return [f"MFU {'' if whole else '≥ '}{text.percent(coverage['mfu'])}"]
 
 
 def _classified(coverage: Row) -> str:
