@@ -53,6 +53,28 @@ class Grid:
     y: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pipes:
+    """What an Ascend core's pipes were busy with: sums of ratio × duration over a group's calls, in ns.
+
+    ``measured_ns`` is the duration of the calls that have metrics. Pipes overlap, so the parts may exceed it. ``cube``
+    parts are of AI cores (or fused cores), ``vector`` parts of vector cores; None where the metric set has no such
+    column. ``occupied_ns`` is cube utilisation × duration: how much of the time cores were taken, not used.
+    """
+
+    measured_ns: int
+    mac_ns: float | None = None
+    cube_scalar_ns: float | None = None
+    mte1_ns: float | None = None
+    cube_mte2_ns: float | None = None
+    fixpipe_ns: float | None = None
+    vec_ns: float | None = None
+    vector_scalar_ns: float | None = None
+    vector_mte2_ns: float | None = None
+    mte3_ns: float | None = None
+    occupied_ns: float | None = None
+
+
 @dataclass(slots=True)
 class RawGroup:
     """Device records that share kernel, op, phase, inputs and place. Texts are as the source wrote them (JSON).
@@ -84,6 +106,11 @@ class RawGroup:
     moved_bytes: int | None = None  # of all calls, for copies where the source tells
     graph: int | None = None  # position in RawProfile.graphs of the graph that launched these records
     arguments: str | None = None  # of a collective, compact JSON: collective, group, group_size, dtype
+    type: str | None = None  # Ascend: what sort of kernel it is (MatMulV3); ``shapes`` and ``dtypes`` are its inputs'
+    core: str | None = None  # Ascend: AI_CORE | AI_VECTOR_CORE | MIX_AIC | MIX_AIV | AI_CPU | …, as the source names it
+    formats: str | None = None  # JSON list of the inputs' formats
+    outputs: str | None = None  # JSON [shapes, dtypes, formats] of the outputs
+    pipes: Pipes | None = None
     op_calls: int | None = None  # calls of the op behind these records; fewer where one op launches several
 
 
