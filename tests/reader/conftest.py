@@ -61,10 +61,10 @@ def trace() -> Trace:
 def read_bytes(tmp_path: Path) -> Callable[..., RawProfile]:
     """Reads bytes as a file would be read."""
 
-    def run(data: bytes, limits: Limits | None = None) -> RawProfile:
+    def run(data: bytes, limits: Limits | None = None, **known: Any) -> RawProfile:
         path = tmp_path / "some.trace"
         path.write_bytes(data)
-        return read(path, limits)
+        return read(path, limits, **known)
 
     return run
 
