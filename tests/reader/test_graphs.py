@@ -406,7 +406,7 @@ def slow_capture(path: Path) -> list[tuple[str, str]]:
 
 
 def test_the_capture_of_a_real_decode_graph(traces: Path) -> None:
-    """Decode of vLLM on MI300X: all 421 records are attributed, each to the op that a slow reading of the capture finds."""
+    """VLLM on MI300X: all 421 records are attributed, each to the op that a slow reading of the capture finds."""
     folder = traces / "kineto"
     records, whole = slow_graph(folder / "mi300_vllm_decode_fullgraph.json.gz")
     captured = slow_capture(folder / "mi300_vllm_graph_capture.json.gz")
