@@ -77,3 +77,27 @@ def test_title_names_what_was_asked() -> None:
     given = Filter(node="gpu-07", model="llama", process="4711", labels={"git": "abc", "a": "b"})
     assert showing.title(given, NOW) == ["gpu-07", "llama", "process 4711", "a=b", "git=abc", "all time"]
     assert showing.title(Filter(), NOW) == ["all nodes", "all time"]
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        (Filter(since_unix_ns=NOW - HOUR), "roofwatch diagnose"),
+        (Filter(), "roofwatch diagnose --since all"),
+        (Filter(since_unix_ns=NOW - HOUR * 3 // 2, node="gpu-07"), "roofwatch diagnose --node gpu-07 --since 90m"),
+        (
+            Filter(since_unix_ns=NOW - 48 * HOUR, model="a b", process="7", labels={"git": "x", "a": "$y"}),
+            "roofwatch diagnose --process 7 --model 'a b' --label 'a=$y' --label git=x --since 2d",
+        ),
+    ],
+)
+def test_the_command_that_diagnoses_the_same(given: Filter, command: str) -> None:
+    """Its filter is that of the command before, quoted for a shell; the default time is not repeated."""
+    assert showing.diagnose(given, NOW) == command
+
+
+def test_points_in_time_come_back_as_such() -> None:
+    """A time that is no round duration before now is told as a time, and means the same moment."""
+    words = showing.diagnose(Filter(NOW - HOUR * 5 - 1234 * 10**9, NOW - HOUR), NOW).split()
+    assert moment(words[words.index("--until") + 1], NOW) == NOW - HOUR
+    assert moment(words[words.index("--since") + 1], NOW) == NOW - HOUR * 5 - 1234 * 10**9

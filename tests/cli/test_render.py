@@ -31,6 +31,16 @@ def test_top_on_a_wide_terminal_shows_what_80_columns_leave_out(answer: Answer, 
     assert kernels.report(answer, ["gpu-07"], 200) == golden("top_200.txt")
 
 
+def test_the_next_command_is_told_where_devices_wait(answer: Answer) -> None:
+    """Idle 39 %: it stands under the head, whole or not at all; at 19 % idle there is no need."""
+    then = "roofwatch diagnose --node gpu-07"
+    assert kernels.report(answer, [], 80, then).splitlines()[3] == f"→ run: {then}"
+    assert "→ run" not in kernels.report(answer, [], 80, then + " x" * 40)
+    assert "→ run" not in kernels.report(answer, [], 80, "roofwatch diagnose '\x1b[2J'")
+    answer["timeline"] |= {"busy_ns": 8_100_000_000, "idle_ns": 1_900_000_000}
+    assert "→ run" not in kernels.report(answer, [], 80, then)
+
+
 @pytest.mark.parametrize("room", [80, 132])
 def test_rows_of_one_op_are_told_apart(cpu_answer: Answer, golden: Golden, room: int) -> None:
     """On a CPU shapes stand beside the op; a roof fraction above what can be is marked; a cost below 0 is about 0."""

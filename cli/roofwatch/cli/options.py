@@ -179,7 +179,7 @@ def filters(since: str) -> Callable[[Decorated], Decorated]:
 
 # What chooses among the windows of a store, and what says how a file is read.
 _OF_STORE = frozenset({"store", "db", "since", "until", "node", "process", "model", "device", "labels"})
-_OF_FILE = frozenset({"here", "threads"})
+_OF_FILE = frozenset({"here", "threads", "captures"})
 
 
 def one_subject(file: Path | None) -> None:

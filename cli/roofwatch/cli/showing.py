@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -57,6 +58,34 @@ def title(given: Filter, now_ns: int | None = None) -> list[str]:
     parts += [f"process {given.process}"] if given.process else []
     parts += [f"{key}={value}" for key, value in sorted(given.labels.items())]
     return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
+
+
+def diagnose(given: Filter, now_ns: int | None = None) -> str:
+    """The command that diagnoses the same windows."""
+    words = ["roofwatch", "diagnose"]
+    for name in ("node", "process", "model", "device"):
+        value = getattr(given, name)
+        words += [f"--{name}", value] if value else []
+    for key, value in sorted(given.labels.items()):
+        words += ["--label", f"{key}={value}"]
+    since = _as_typed(given.since_unix_ns, now_ns or time.time_ns())
+    words += ["--since", since] if since != "1h" else []
+    words += ["--until", _iso(given.until_unix_ns)] if given.until_unix_ns else []
+    return shlex.join(words)
+
+
+def _as_typed(since_ns: int | None, now_ns: int) -> str:
+    if not since_ns:
+        return "all"
+    seconds = round((now_ns - since_ns) / 1e9)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if seconds >= size and seconds % size <= 1:
+            return f"{seconds // size}{unit}"
+    return _iso(since_ns)
+
+
+def _iso(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9).astimezone().isoformat(timespec="seconds")
 
 
 def file_title(file: Path, window: Window) -> list[str]:

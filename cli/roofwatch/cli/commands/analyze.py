@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -65,8 +66,9 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
         cost=None,
     )
     title = showing.file_title(file, window)
+    then = _diagnose(file, threads if here else None, captures, here=here)
     code = showing.show(
-        result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room), empty=_nothing(file)
+        result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room, then), empty=_nothing(file)
     )
     if unknown := unjudged(file, window, cpu):
         errors.say(unknown)
@@ -74,6 +76,13 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
         errors.say(problem)
         return errors.INCOMPLETE
     return code
+
+
+def _diagnose(file: Path, threads: int | None, captures: tuple[Path, ...], *, here: bool) -> str:
+    """The command that diagnoses the same file."""
+    words = ["roofwatch", "diagnose", str(file), *(["--here"] if here else [])]
+    words += ["--threads", str(threads)] if threads else []
+    return shlex.join([*words, *(word for path in captures for word in ("--graph-capture", str(path)))])
 
 
 def _nothing(file: Path) -> str:

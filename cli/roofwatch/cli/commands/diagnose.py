@@ -29,6 +29,7 @@ winnable  time that reaching the roof would win back; "of all": of the whole
 @options.source
 @options.filters(since="1h")
 @options.recorded_here
+@options.graph_captures
 @options.limit(5)
 @options.output
 def command(
@@ -37,6 +38,7 @@ def command(
     db: str | None,
     here: bool,
     threads: int | None,
+    captures: tuple[Path, ...],
     limit: int,
     form: str,
     **given: Any,
@@ -53,7 +55,7 @@ def command(
 
     options.one_subject(file)
     if file is not None:
-        return _of_file(file, here, threads, limit, form)
+        return _of_file(file, (here, threads), captures, limit, form)
     asked = filter_of(given)
     answer = ask("diagnose", asked, limit, store=store, db=db)
     head = showing.title(asked)
@@ -67,20 +69,27 @@ def command(
     )
 
 
-def _of_file(file: Path, here: bool, threads: int | None, limit: int, form: str) -> int:
+def _of_file(file: Path, on: tuple[bool, int | None], captures: tuple[Path, ...], limit: int, form: str) -> int:
     from roofwatch.cli import showing  # noqa: PLC0415
-    from roofwatch.cli.files import Origin, read, recorded_on, unjudged  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, read, recorded_on, unjudged  # noqa: PLC0415
     from roofwatch.cli.render import diagnosis  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
     from roofwatch.model.diagnosis_report import KERNEL_KEYS, of_window  # noqa: PLC0415
 
-    cpu = recorded_on(here, threads)
-    found = read(file, Origin(cpu=cpu))
+    cpu = recorded_on(*on)
+    found = read(file, Origin(cpu=cpu, graphs=captured(captures)))
     coverage = answer.CoverageSum()
     coverage.add(found.window)
     told = of_window(found.window, found.conditions, limit)
     rows = told.pop("rows")
-    asked = {"name": "diagnose", "file": str(file), "here": here, "threads": cpu.units, "limit": limit}
+    asked = {
+        "name": "diagnose",
+        "file": str(file),
+        "here": on[0],
+        "threads": cpu.units,
+        "graph_captures": [str(path) for path in captures],
+        "limit": limit,
+    }
     title = showing.file_title(file, found.window)
     code = showing.show(
         answer.answer(asked, coverage, rows, **told),

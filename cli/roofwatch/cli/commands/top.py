@@ -51,6 +51,6 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
         answer,
         form,
         ROW_KEYS,
-        lambda it, room: kernels.report(it, head, room),
+        lambda it, room: kernels.report(it, head, room, showing.diagnose(asked)),
         empty=lambda: nothing(asked, store=store, db=db),
     )

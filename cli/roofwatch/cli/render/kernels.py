@@ -17,6 +17,7 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
+LONG_IDLE = 0.2  # of the span: from there on it is worth asking what the device waits for
 MFU_LEAST = 0.001  # as a lower bound less than that says nothing
 MFU_WHOLE = 0.95  # of the model kernels' time with known FLOPs: the rest is too little to change the figure
 NO_REST = 0.0005  # of device time: rounding, no further rows
@@ -43,9 +44,13 @@ COLUMNS = (
 )
 
 
-def report(answer: Answer, title: Sequence[str], room: int) -> str:
-    """Head, table and footnotes; ``title`` is what the command knows beside the answer (node, time range, …)."""
+def report(answer: Answer, title: Sequence[str], room: int, then: str = "") -> str:
+    """Head, table and footnotes; ``title`` is what the command knows beside the answer (node, time range, …).
+
+    ``then`` is the command that says why the device waited, told where it waited long.
+    """
     lines = head(answer, title, room)
+    lines += _next(answer, then, room)
     lines += [*graphs.lines(answer.get("graphs", ()), answer["coverage"]["device_time_ns"], room), ""]
     if answer["rows"]:
         lines += kernel_table(answer["rows"], room)
@@ -99,6 +104,15 @@ def _outside(rows: Sequence[Row]) -> list[str]:
 def _rest(rows: Sequence[Row]) -> float:
     """The share of device time of rows that the answer leaves out."""
     return 1.0 - sum(row["share"] or 0.0 for row in rows)
+
+
+def _next(answer: Answer, then: str, room: int) -> list[str]:
+    """The next command; nothing where it does not fit, since half a command is none."""
+    waits = answer.get("timeline") or answer.get("summary") or {}
+    busy, idle = (waits.get(f"est_{key}", waits.get(key, 0)) for key in ("busy_ns", "idle_ns"))
+    line = f"→ run: {then}"
+    fits = then and then == text.clean(then) and text.width(line) <= room
+    return [line] if fits and idle > LONG_IDLE * (busy + idle) else []
 
 
 def _busy(answer: Answer) -> list[str]:
