@@ -20,11 +20,13 @@ _TYPES = {
     "float8_e5m2": "c10::Float8_e5m2", "float8_e4m3fnuz": "c10::Float8_e4m3fnuz",
     "float8_e5m2fnuz": "c10::Float8_e5m2fnuz", "float8_e8m0fnu": "c10::Float8_e8m0fnu",
 }  # fmt: skip
-# The numbers of torch's ScalarType, as which a dtype argument is recorded.
+# The numbers of torch's ScalarType, Layout and MemoryFormat, as which such an argument is recorded.
 _NUMBERS = {
     "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7,
     "complex64": 9, "complex128": 10, "bool": 11, "bfloat16": 15, "float8_e5m2": 23, "float8_e4m3fn": 24,
+    "strided": 0, "contiguous_format": 0, "preserve_format": 1, "channels_last": 2, "channels_last_3d": 3,
 }  # fmt: skip
+_WRAPPED = {bool: "bool", int: "long int", float: "double", complex: "c10::complex<double>"}
 _NOTHING: Tuple[str, Any, Any, str] = ("", [], [], "")  # type, sizes, strides, value of an argument that tells nothing
 
 
@@ -108,7 +110,7 @@ def _look(value: Any) -> Any:
     if _is_tensor(value):
         return value.dtype, tuple(value.shape), _strides(value)
     if isinstance(value, (list, tuple)):
-        return tuple(map(_look, value[:MOST_ITEMS]))
+        return (len(value), *map(_look, value[:MOST_ITEMS]))
     return value if isinstance(value, (bool, int, float, str)) else str(value)[:64] if _is_word(value) else None
 
 
@@ -124,12 +126,20 @@ def _strides(tensor: Any) -> Tuple[int, ...]:
         return ()
 
 
-def _texts(schema: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[str]:
-    """The JSON texts of sizes, dtypes, strides and values of all arguments, defaults included as in a profile."""
+def _texts(schema: Any, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> List[Optional[str]]:
+    """The JSON texts of sizes, dtypes, strides and values of all arguments, defaults included as in a profile.
+
+    None of a call with a long list: part of it is not what the call did.
+    """
     values = list(args)
     if schema is not None:
         values += [kwargs.get(argument.name, argument.default_value) for argument in schema.arguments[len(args) :]]
-    told = [_told(value) for value in values[:MOST_ITEMS]]
+    if len(values) > MOST_ITEMS or any(isinstance(v, (list, tuple)) and len(v) > MOST_ITEMS for v in values):
+        return [None] * 4
+    told = [_told(value) for value in values]
+    for i, argument in enumerate(schema.arguments if schema is not None else ()):
+        if type(values[i]) in _WRAPPED and str(argument.type) == "Tensor":  # x * 2.5: the number is a tensor's by then
+            told[i] = (_WRAPPED[type(values[i])], [], [], "")
     columns = [[entry[i] for entry in told] for i in (1, 0, 2, 3)]
     return [json.dumps(column, separators=(",", ":")) for column in columns]
 
@@ -140,19 +150,14 @@ def _told(value: Any) -> Tuple[str, Any, Any, str]:
         return _type(value), list(map(int, value.shape)), list(map(int, _strides(value))), ""
     if isinstance(value, (list, tuple)):
         if value and all(map(_is_tensor, value)):
-            kept = value[:MOST_ITEMS]
-            return (
-                "TensorList",
-                [list(map(int, t.shape)) for t in kept],
-                [list(map(int, _strides(t))) for t in kept],
-                "",
-            )
+            sizes = [list(map(int, tensor.shape)) for tensor in value]
+            return "TensorList", sizes, [list(map(int, _strides(tensor))) for tensor in value], ""
         if all(isinstance(entry, (bool, int, float)) for entry in value):
-            return "ScalarList", [], [], "[%s]" % ", ".join(map(_number, value[:MOST_ITEMS]))
+            return "ScalarList", [], [], "[%s]" % ", ".join(map(_number, value))
         return _NOTHING
     if isinstance(value, (bool, int, float)):
         return "Scalar", [], [], _number(value)
-    word = str(value)[6:] if str(value).startswith("torch.") else ""
+    word = str(value)[6:] if _is_word(value) else ""  # of anything else even the text may cost a wait
     return ("Scalar", [], [], str(_NUMBERS[word])) if word in _NUMBERS else _NOTHING
 
 
