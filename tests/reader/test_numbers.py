@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from roofwatch.collectors.kineto import tables
 from roofwatch.collectors.kineto.groups import buckets_of
 from roofwatch.collectors.kineto.intervals import Layers, joined, length, outside, union
 from roofwatch.collectors.kineto.nesting import nest
 from roofwatch.collectors.kineto.selftime import self_times
+from roofwatch.collectors.kineto.tables import Extents
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
 from roofwatch.model.histogram import bucket_of
 
@@ -188,3 +191,29 @@ def test_layers_give_each_instant_to_the_first(
         before |= own
         expected = [len(own & set(range(s, e))) for s, e in zip(start.tolist(), end.tolist(), strict=True)]
         assert layers.within(index, start, end).tolist() == expected
+
+
+sides = st.integers(-2, 5) | st.just(1 << 40) | st.floats(0, 3) | st.text(max_size=2) | st.lists(st.none(), max_size=1)
+
+
+@given(st.lists(st.none() | st.integers() | st.text(max_size=3) | st.lists(sides, max_size=4), max_size=30))
+def test_extents_of_grids(found: list[Any]) -> None:
+    """Volume, x and y of three positive whole numbers below 2⁶² in all, -1 for whatever else a trace holds there."""
+    extents = Extents()
+
+    def plain(value: Any) -> tuple[int, int, int]:
+        whole = isinstance(value, list) and len(value) == 3 and all(type(v) is int and v > 0 for v in value)
+        volume = value[0] * value[1] * value[2] if whole else 1 << 62
+        return (volume, value[0], value[1]) if volume < 1 << 62 else (-1, -1, -1)
+
+    # 1.0 and 1 are one key, so that of two equal grids the first may stand for the other
+    found = [v for v in found if not (isinstance(v, list) and any(isinstance(side, float) for side in v))]
+    rows = [plain(value) for value in found]
+    assert list(zip(*(column.tolist() for column in extents.sides(extents.ids(found))), strict=True)) == rows
+    assert extents.volumes(found).tolist() == [volume for volume, _, _ in rows]
+
+
+def test_the_number_of_different_grids_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the last that is kept is unknown; those before stay known."""
+    monkeypatch.setattr(tables, "MAX_EXTENTS", 4)
+    assert Extents().volumes([[n, 1, 1] for n in range(1, 9)] + [[2, 1, 1]]).tolist() == [1, 2, 3, 4, *[-1] * 4, 2]

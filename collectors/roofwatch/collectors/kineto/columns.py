@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
 from roofwatch.collectors.kineto.messages import RECORD, Messages
 from roofwatch.collectors.kineto.repair import repairs
-from roofwatch.collectors.kineto.tables import Interner, Table
+from roofwatch.collectors.kineto.tables import UNKNOWN, Extents, Interner, Table
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-UNKNOWN = -1  # in a column of ids, indexes or sizes
 MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
 MAX_OPEN = 10_000  # events begun and not ended on one thread
 
@@ -111,16 +110,18 @@ class Columns:
         self.notes = Table("thread")
         self.modules = Table("thread")
         self.messages = Messages(self.names)
+        self._extents = Extents()
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
 
     def add(self, batch: Sequence[Any]) -> None:
         """Takes the events of a chunk."""
         self.events += len(batch)
         by_category: dict[str, list[Complete]] = defaultdict(list)
+        adders = _Adders(by_category)
         for event in batch:
             kind = type(event)
             if kind is Complete:
-                by_category[event.cat].append(event)
+                adders[event.cat](event)
             elif kind is Begin or kind is End:
                 self._pair(event, by_category)
             elif kind is Meta:
@@ -193,15 +194,18 @@ class Columns:
             self.host.add(
                 **common,
                 correlation=_numbers([a.correlation for a in args]),
-                grid=_ints([UNKNOWN if a.grid is None else _volume(a.grid) for a in args]),
-                block=_ints([UNKNOWN if a.block is None else _volume(a.block) for a in args]),
-                kernel=_ints([names[a.kernel] if isinstance(a.kernel, str) else UNKNOWN for a in args]),
+                grid=self._extents.volumes([a.grid for a in args]),
+                block=self._extents.volumes([a.block for a in args]),
+                kernel=_ints([UNKNOWN if (k := a.kernel) is None else self._named(k) for a in args]),
             )
         elif table == NOTE:
             self.messages.take_calls(events, common)
             self.notes.add(**common)
         else:
             self.modules.add(**common)
+
+    def _named(self, kernel: Any) -> int:
+        return self.names[kernel] if isinstance(kernel, str) else UNKNOWN
 
     def _add_ops(self, events: list[Complete], common: dict[str, Ints]) -> None:
         args = self._args(_OpArgs, _op_args, events)
@@ -215,18 +219,17 @@ class Columns:
     def _add_device(self, sort: int, events: list[Complete], common: dict[str, Ints]) -> None:
         args = self._args(_DeviceArgs, _device_args, events)
         devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
-        grids = [a.grid for a in args]
-        volumes = [_volume(grid) for grid in grids]
+        grid, grid_x, grid_y = self._extents.sides(self._extents.ids([a.grid for a in args]))
         message, message_sequence = self.messages.of_kernels(events, common["name"])
         self.device.add(
             **common,
             sort=np.full(len(events), sort, dtype=np.int64),
             correlation=_numbers([a.correlation for a in args]),
             device=_numbers(devices),
-            grid=_ints(volumes),
-            grid_x=_ints([g[0] if n > 0 else UNKNOWN for g, n in zip(grids, volumes, strict=True)]),
-            grid_y=_ints([g[1] if n > 0 else UNKNOWN for g, n in zip(grids, volumes, strict=True)]),
-            block=_ints([_volume(a.block) for a in args]),
+            grid=grid,
+            grid_x=grid_x,
+            grid_y=grid_y,
+            block=self._extents.volumes([a.block for a in args]),
             bytes=_numbers([a.bytes for a in args]),
             message=message,
             message_sequence=message_sequence,
@@ -254,6 +257,18 @@ class Columns:
                 continue
         self.dropped["unreadable_args"] += 1
         return kind()
+
+
+class _Adders(dict[str, Callable[[Complete], None]]):
+    """Category → the append of its list: one look-up less for each event."""
+
+    def __init__(self, lists: dict[str, list[Complete]]) -> None:
+        super().__init__()
+        self._lists = lists
+
+    def __missing__(self, category: str) -> Callable[[Complete], None]:
+        self[category] = self._lists[category].append
+        return self[category]
 
 
 _op_args = msgspec.json.Decoder(list[_OpArgs])
@@ -285,14 +300,3 @@ def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
         return UNKNOWN
     return value
-
-
-def _volume(extents: Any) -> int:
-    """The product of a grid's or a block's [x, y, z]."""
-    if not isinstance(extents, list) or len(extents) != 3:
-        return UNKNOWN
-    x, y, z = extents
-    if type(x) is not int or type(y) is not int or type(z) is not int:
-        return UNKNOWN
-    volume = x * y * z
-    return volume if 0 < volume < 1 << 62 else UNKNOWN

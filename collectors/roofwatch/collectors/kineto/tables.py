@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+UNKNOWN = -1  # in a column of ids, indexes or sizes
+MAX_EXTENTS = 1 << 16  # different launch grids and blocks; a real trace has some hundreds
 MAX_TEXT_BYTES = 96 << 20  # of the distinct values of one ``Interner``
 
 
@@ -44,6 +47,43 @@ class Interner(dict[Any, int]):
                 self.values_seen.append(empty)
                 self[empty] = self._rest
         return self._rest
+
+
+class Extents(dict[Any, int]):
+    """A grid's or a block's [x, y, z] → small id; 0 is what is none, or one too many."""
+
+    def __init__(self) -> None:
+        super().__init__({None: 0})
+        self._sides = array("q", (UNKNOWN, UNKNOWN, UNKNOWN))  # volume, x and y by id
+
+    def __missing__(self, key: tuple[Any, ...]) -> int:
+        if len(self) > MAX_EXTENTS or len(key) != 3 or not all(type(side) is int for side in key):
+            return 0
+        x, y, z = key
+        if min(key) <= 0 or x * y * z >= 1 << 62:
+            return 0
+        self[key] = len(self._sides) // 3
+        self._sides.extend((x * y * z, x, y))
+        return self[key]
+
+    def ids(self, extents: list[Any]) -> Ints:
+        """The ids of values as the trace gives them."""
+        try:
+            return np.array([self[tuple(e)] if type(e) is list else 0 for e in extents], dtype=np.int64)
+        except TypeError:  # a list in the list
+            plain = [e if type(e) is list and all(type(side) is int for side in e) else None for e in extents]
+            return self.ids(plain)
+
+    def sides(self, ids: Ints) -> tuple[Ints, Ints, Ints]:
+        """Volume, x and y; ``UNKNOWN`` for what is no list of three positive numbers."""
+        table = np.frombuffer(self._sides, dtype=np.int64).reshape(-1, 3)
+        return table[ids, 0], table[ids, 1], table[ids, 2]
+
+    def volumes(self, extents: list[Any]) -> Ints:
+        """The volume of each, ``UNKNOWN`` as in ``sides``."""
+        ids = self.ids(extents)
+        volumes: Ints = np.frombuffer(self._sides, dtype=np.int64)[3 * ids]
+        return volumes
 
 
 class Table:
