@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Ints = NDArray[np.int64]
+    Ints = NDArray[np.integer[Any]]  # narrow types serve as well
     Mask = NDArray[np.bool_]
 
 _CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.CPU_OP)
@@ -33,7 +33,7 @@ OTHER = "(other)"  # the kernel name of what does not fit in the limit on groups
 class Records:
     """Columns of equal length, a row for each device record or op. -1 is unknown in ids, blocks and bytes."""
 
-    device: Ints  # position in the profile's devices
+    device: NDArray[np.int64]  # position in the profile's devices
     name: Ints
     category: Ints
     op: Ints  # name id
@@ -46,7 +46,7 @@ class Records:
     backlog: Mask
     linked: Mask
     in_step: Mask
-    duration: Ints
+    duration: NDArray[np.int64]
     blocks: Ints
     grid: Ints  # which of the texts' grids
     bytes: Ints
@@ -64,17 +64,36 @@ class Texts:
     grids: Sequence[Grid] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Groups of records alike; how many more there were, which were put together; and where each record went."""
+
+    groups: list[RawGroup]
+    folded: int
+    which: Ints  # by record: position in ``groups``
+    first: Ints  # by group: one record of it
+
+
 def group(records: Records, texts: Texts, max_groups: int) -> tuple[list[RawGroup], int]:
     """Groups of records alike, and how many groups were folded into others because there were too many."""
+    found = grouped(records, texts, max_groups)
+    return found.groups, found.folded
+
+
+def grouped(records: Records, texts: Texts, max_groups: int) -> Grouped:
+    """``group``, and which record is in which group."""
     if not len(records.duration):
-        return [], 0
+        none = np.empty(0, dtype=np.int64)
+        return Grouped([], 0, none, none)
     order, starts = _runs(records)
     folded = len(starts) - max_groups
     if folded > 0:
         texts = replace(texts, names=[*texts.names, OTHER])
         records = _fold(records, order, starts, max_groups, len(texts.names) - 1)
         order, starts = _runs(records)
-    return _groups(records, texts, order, starts), max(0, folded)
+    which = np.empty(len(order), dtype=np.int32)
+    which[order] = np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(np.append(starts, len(order))))
+    return Grouped(_groups(records, texts, order, starts), max(0, folded), which, order[starts])
 
 
 def _runs(records: Records) -> tuple[Ints, Ints]:

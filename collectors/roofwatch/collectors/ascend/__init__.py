@@ -1,0 +1,1 @@
+"""Readers of what Ascend profilers write."""
