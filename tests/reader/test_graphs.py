@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -377,6 +378,24 @@ def test_many_graphs_are_one_line_beyond_a_limit(trace, read_trace) -> None:
     assert len(profile.graphs) == 257
     assert (profile.graphs[-1].name, profile.graphs[-1].launches) == ("other graphs", 44)
     assert sum(g.total_ns for g in profile.graphs) == sum(1000 + 100 * i for i in range(300))
+
+
+@pytest.mark.parametrize("names", [40, 19_000], ids=["few kernels", "all different"])
+def test_the_longest_sequences_take_seconds(trace, read_bytes, names: int) -> None:
+    """19,000 kernels of one launch against a log of 20,000 ops: bounded work, whatever comes of it."""
+    kinds = (GEMM, ADD, NORM, "silu_kernel")
+    ran = [f"{kinds[i % 4]}_{i % names}" for i in range(19_000)]
+    trace.call("cudaGraphLaunch", 0, 1, 1)
+    for i, kernel in enumerate(ran):
+        trace.kernel(kernel, 10 + i, 1, 1)
+    made = ("aten::mm", "aten::add", "aten::layer_norm", "aten::silu")
+    ops_ = tuple((made[i % 4], [[i % names]]) for i in range(20_000))
+    text, known = trace.text(), Known((log(*ops_),))
+    began = time.process_time()
+    profile = read_bytes(text, known=known)
+    assert time.process_time() - began < 20
+    assert sum(g.total_ns for g in profile.groups) == 19_000_000
+    assert profile.graphs[0].records == 19_000
 
 
 # -- real traces -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from roofwatch.model.record import Phase
 CAPTURE, LOG = "capture", "log"  # where elements are from
 MIN_CONFIDENCE = 0.5  # of less than half of a graph that fits, the fitting part is chance (every model has fills)
 MIN_LIKENESS = 0.3  # of counts alone, before anything is laid along anything
-TRIED = 8  # most alike sequences that are laid along one replay
+TRIED = 4  # most alike sequences that are laid along one replay
+MAX_PAIRS = 250_000  # of different kernels and different elements; a model has a few hundred of each
 MAX_KERNELS = 20_000  # of a launch; a whole training step has a few thousand
 CLEAR = 3  # margin from which a kernel is attributed: less is one weak preference among others
 
@@ -45,6 +46,7 @@ _COMPOUND = frozenset({Kind.MOE, Kind.ATTENTION, Kind.SORT_TOPK, Kind.COMM_COMPU
 # A further kernel of any op: a fill, a relayout, the second stage of a reduction.
 _HELPERS = frozenset({Kind.COPY_FILL, Kind.LAYOUT, Kind.CAST, Kind.REDUCTION, Kind.ELEMENTWISE})
 _UNSURE = frozenset({None, Kind.COPY_FILL, Kind.CAST, Kind.LAYOUT, Kind.OTHER})
+_NO_SCORES = (np.empty((0, 0), dtype=np.int32),) * 2 + (np.empty(0, dtype=np.int32),) * 2
 _TELLING = (Kind.MATMUL, Kind.CONV, Kind.ATTENTION, Kind.NORM, Kind.SOFTMAX, Kind.GROUPED_MATMUL, Kind.MOE)
 
 
@@ -105,13 +107,15 @@ class Match:
     call: tuple[CapturedCall | None, ...]
 
 
-@dataclass(slots=True)
-class _Shape:
+@dataclass(frozen=True, slots=True)
+class Shape:
     """Captures that launch the same: the same kernels from the same ops, whatever the inputs (batch sizes, say)."""
 
     captures: list[Captured]
     ops: tuple[str | None, ...]
-    kept: tuple[int, ...] = field(default=())  # positions of the elements that may launch something
+    kept: tuple[int, ...]  # positions of the elements that may launch something
+    names: Counter[str] | None  # of the kernels, where all are told
+    kinds: Counter[Kind]  # of the ops
 
     @property
     def first(self) -> Captured:
@@ -119,15 +123,30 @@ class _Shape:
         return self.captures[0]
 
 
-def match(kernels: Sequence[str], captures: Iterable[Captured]) -> Match | None:
+def prepare(captures: Iterable[Captured]) -> list[Shape]:
+    """What ``match`` needs of captures, once for any number of replays."""
+    shapes: dict[tuple[object, ...], Shape] = {}
+    for captured in captures:
+        ops = tuple(captured.calls[call].op if call >= 0 else None for call in captured.order)
+        key = (captured.source, captured.kernels, ops)
+        if key not in shapes:
+            kept = tuple(i for i, op in enumerate(ops) if captured.source != LOG or op not in VIEWS)
+            told = [captured.kernels[i] for i in kept]
+            names = [name for name in told if name is not None]
+            kinds = Counter(kind for i in kept if (kind := kind_of_op(ops[i] or "")) is not None)
+            shapes[key] = Shape([], ops, kept, Counter(names) if len(names) == len(told) > 0 else None, kinds)
+        shapes[key].captures.append(captured)
+    return list(shapes.values())
+
+
+def match(kernels: Sequence[str], shapes: Sequence[Shape]) -> Match | None:
     """The capture that a replay's kernels, in order, fit best; None where none fits well enough.
 
     Where several fit equally well, only what they agree on is told: the op without its inputs, if these differ.
     """
     if not kernels or len(kernels) > MAX_KERNELS:
         return None
-    shapes = _alike(kernels, _shapes(captures))
-    found = [(shape, *_lay(kernels, shape)) for shape in shapes]
+    found = [(shape, *_lay(kernels, shape)) for shape in _alike(kernels, shapes)]
     best = max((confidence for *_, confidence in found), default=0.0)
     if best < MIN_CONFIDENCE:
         return None
@@ -139,23 +158,7 @@ def match(kernels: Sequence[str], captures: Iterable[Captured]) -> Match | None:
     return Match(shape.first.source, best, tuple(owned), tuple(call))
 
 
-def _shapes(captures: Iterable[Captured]) -> list[_Shape]:
-    shapes: dict[tuple[object, ...], _Shape] = {}
-    for captured in captures:
-        ops = tuple(captured.calls[call].op if call >= 0 else None for call in captured.order)
-        key = (captured.source, captured.kernels, ops)
-        if key not in shapes:
-            kept = tuple(i for i, op in enumerate(ops) if captured.source != LOG or _may_launch(op))
-            shapes[key] = _Shape([], ops, kept)
-        shapes[key].captures.append(captured)
-    return list(shapes.values())
-
-
-def _may_launch(op: str | None) -> bool:
-    return op not in VIEWS
-
-
-def _alike(kernels: Sequence[str], shapes: Sequence[_Shape]) -> list[_Shape]:
+def _alike(kernels: Sequence[str], shapes: Sequence[Shape]) -> list[Shape]:
     """The few shapes most like the replay, by counts alone."""
     names = Counter(kernels)
     kinds = Counter(kind_of_kernel(kernel) for kernel in kernels)
@@ -164,20 +167,17 @@ def _alike(kernels: Sequence[str], shapes: Sequence[_Shape]) -> list[_Shape]:
     return [shapes[i] for _, i in rated[:TRIED]]
 
 
-def _likeness(names: Counter[str], kinds: Counter[Kind], count: int, shape: _Shape) -> float:
-    told = [shape.first.kernels[i] for i in shape.kept]
-    named = [name for name in told if name is not None]
-    if named and len(named) == len(shape.kept):
-        return (names & Counter(named)).total() / max(count, len(named))
+def _likeness(names: Counter[str], kinds: Counter[Kind], count: int, shape: Shape) -> float:
+    if shape.names is not None:
+        return (names & shape.names).total() / max(count, len(shape.kept))
     if shape.first.source != LOG:
         return min(count, len(shape.kept)) / max(count, len(shape.kept), 1)
-    ops = Counter(kind for i in shape.kept if (kind := kind_of_op(shape.ops[i] or "")) is not None)
-    pairs = [(kinds[kind], ops[kind]) for kind in _TELLING]
+    pairs = [(kinds[kind], shape.kinds[kind]) for kind in _TELLING]
     most = sum(max(pair) for pair in pairs)
     return sum(min(pair) for pair in pairs) / most if most else 1.0
 
 
-def _lay(kernels: Sequence[str], shape: _Shape) -> tuple[list[int], float]:
+def _lay(kernels: Sequence[str], shape: Shape) -> tuple[list[int], float]:
     """The element of each kernel, and the share that fits."""
     if shape.first.kernels == tuple(kernels):
         return list(range(len(kernels))), 1.0
@@ -194,7 +194,7 @@ def _lay(kernels: Sequence[str], shape: _Shape) -> tuple[list[int], float]:
     return element.tolist(), min(int(clear.sum()) / len(kernels), covered)
 
 
-def _assigned(kernels: Sequence[str], shape: _Shape) -> Assignment:
+def _assigned(kernels: Sequence[str], shape: Shape) -> Assignment:
     captured = shape.first
     names: dict[str, int] = {}
     kernel_class = np.array([names.setdefault(name, len(names)) for name in kernels], dtype=np.int64)
@@ -203,6 +203,8 @@ def _assigned(kernels: Sequence[str], shape: _Shape) -> Assignment:
         [classes.setdefault((shape.ops[i], captured.kernels[i]), len(classes)) for i in shape.kept], dtype=np.int64
     )
     group = np.array([captured.order[i] for i in shape.kept], dtype=np.int64)
+    if len(names) * len(classes) > MAX_PAIRS:
+        return assign(kernel_class, element_class[:0], group, Costs(*_NO_SCORES))
     return assign(kernel_class, element_class, group, _costs(list(names), list(classes), captured.source == LOG))
 
 
@@ -251,7 +253,7 @@ def _again(score: int, op: Kind | None, kernel: Kind) -> int:
     return max(score + _AGAIN, 0 if kernel in _HELPERS else FORBIDDEN)
 
 
-def _calls_at(shape: _Shape, element: int) -> list[CapturedCall | None]:
+def _calls_at(shape: Shape, element: int) -> list[CapturedCall | None]:
     if element < 0:
         return [None]
     called = [(captured, captured.order[element]) for captured in shape.captures]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.graphs import CAPTURE, Captured, CapturedCall, Known, match
+from roofwatch.collectors.graphs import CAPTURE, Captured, CapturedCall, Known, Match, Shape, match, prepare
 from roofwatch.collectors.kineto.graphs_captured import captured_in
 from roofwatch.collectors.kineto.graphs_found import NONE, Launched, launched, named
 from roofwatch.collectors.kineto.graphs_parts import parts
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 MAX_MATCHED = 64  # sequences of kernels that are laid along captures, those with most time first
+MAX_LAID = 40_000  # kernels in all of them: seconds at the worst, in a hostile trace
 NODES = "nodes"
 _ABSENT = 1 << 61  # above every row of ops: owners of captured calls begin here
 
@@ -82,28 +83,40 @@ def _tie(
     spent = np.zeros(len(of.first), dtype=np.int64)
     np.add.at(spent, whole[of.sequence], time)
     main = whole[of.sequence[of.launch]]
+    prepared: dict[str | None, list[Shape]] = {}
+    laid = 0
     for sequence in np.argsort(-spent, kind="stable")[:MAX_MATCHED].tolist():
+        laid += int(of.count[of.first[sequence]])
+        if not spent[sequence] or laid > MAX_LAID:
+            break
         kernels = [names[i] for i in columns.device["name"][of.order[of.places(sequence)]].tolist()]
-        result = match(kernels, [*_candidates(of, sequence, known), *inside]) if spent[sequence] else None
-        if result is None:
-            continue
-        call = np.array([NONE if c is None else ids.setdefault(c, len(ids)) for c in result.call], dtype=np.int64)
-        owner = np.array(result.owner, dtype=np.int64)
-        at = np.flatnonzero((main == sequence) & (place >= 0))
-        tied.call[at], own = call[place[at]], owner[place[at]]
-        tied.owner[at] = of.launch[at] * (1 + max(result.owner)) + own
-        ran = graph[of.launch[at]]
-        tied.fitting += np.bincount(ran, minlength=len(tied.source)) * round(result.confidence * 1e6)
-        source = NODES if of.nodes and result.source == CAPTURE else result.source
-        tied.source[int(ran[0])] = tied.source[int(ran[0])] or source
+        key = _key(of, sequence, known)
+        if key not in prepared:
+            prepared[key] = prepare([*(c for c in known.captured if key in (None, c.key)), *inside])
+        result = match(kernels, prepared[key])
+        if result is not None:
+            at = np.flatnonzero((main == sequence) & (place >= 0))
+            _take(result, of, at, place[at], graph[of.launch[at]], ids, tied)
     tied.calls = list(ids)
 
 
-def _candidates(of: Launched, sequence: int, known: Known) -> list[Captured]:
-    """What a replay may be of: the one log that the hook names, else all."""
+def _take(
+    result: Match, of: Launched, at: Ints, place: Ints, graph: Ints, ids: dict[CapturedCall, int], tied: _Tied
+) -> None:  # fmt: skip
+    """Ties the records ``at`` these places, each of which is at a ``place`` of the matched sequence."""
+    call = np.array([NONE if c is None else ids.setdefault(c, len(ids)) for c in result.call], dtype=np.int64)
+    owner = np.array(result.owner, dtype=np.int64)
+    tied.call[at] = call[place]
+    tied.owner[at] = of.launch[at] * (1 + max(result.owner)) + owner[place]
+    tied.fitting += np.bincount(graph, minlength=len(tied.source)) * round(result.confidence * 1e6)
+    source = NODES if of.nodes and result.source == CAPTURE else result.source
+    tied.source[int(graph[0])] = tied.source[int(graph[0])] or source
+
+
+def _key(of: Launched, sequence: int, known: Known) -> str | None:
+    """The one log that the hook names for a sequence; None where any capture may be its own."""
     seen = int(of.seen[of.first[sequence]])
-    key = None if known.replays is None or seen < 0 else known.replays.graphs[seen][1]
-    return [c for c in known.captured if c.key == key] if key is not None else list(known.captured)
+    return None if known.replays is None or seen < 0 else known.replays.graphs[seen][1]
 
 
 def _graphs(records: Records, of: Launched, graph: Ints, names: list[str], of_launch: Ints, tied: _Tied) -> list[Graph]:
