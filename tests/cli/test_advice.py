@@ -91,7 +91,7 @@ def test_no_name_gets_through(kernel: str, others: list[str]) -> None:
 def test_commands_are_one_shell_command(kernel: str, vendor: Vendor, bound: Bound) -> None:
     """A shell reads back exactly the arguments, and no control character is in them."""
     selector, _ = selector_of(kernel, {kernel: 1})
-    found = of_kernel(vendor, 1, bound, selector, Launch(5, 1))
+    found = of_kernel(vendor, "k", bound, selector, Launch(5, 1))
     if found is None:
         assert selector is None
         return
@@ -104,7 +104,7 @@ def test_ncu_by_hand() -> None:
     """The kernel among its like, 24 launches a step, ten steps passed over, the sections of a memory bound kernel."""
     selector, selected = selector_of(ADD, {ADD: 48, MUL: 10})
     assert selected == [ADD]
-    found = of_kernel(Vendor.NVIDIA, 2, Bound.MEMORY, selector, launch_of(24.0, 48, 1.0))
+    found = of_kernel(Vendor.NVIDIA, "kernel2", Bound.MEMORY, selector, launch_of(24.0, 48, 1.0))
     assert found is not None
     assert found["command"] == (
         "ncu --target-processes all --kernel-name-base demangled "
@@ -117,26 +117,26 @@ def test_ncu_by_hand() -> None:
 def test_the_other_vendors_by_hand() -> None:
     """rocprofv3 counts iterations from 1; msprof op takes the beginning of a name; a CPU has perf; nobody: nothing."""
     selector, _ = selector_of("attn_fwd", {"attn_fwd": 48})
-    amd = of_kernel(Vendor.AMD, 1, Bound.COMPUTE, selector, Launch(240, 2))
+    amd = of_kernel(Vendor.AMD, "kernel1", Bound.COMPUTE, selector, Launch(240, 2))
     assert amd is not None
     assert amd["command"] == (
         "rocprofv3 --kernel-include-regex attn_fwd --kernel-iteration-range '[241-242]' --pmc MfmaUtil VALUBusy "
         "--output-format csv --output-directory kernel1 -- CMD"
     )
-    ascend = of_kernel(Vendor.ASCEND, 1, Bound.LATENCY, selector, Launch(240, 2))
+    ascend = of_kernel(Vendor.ASCEND, "kernel1", Bound.LATENCY, selector, Launch(240, 2))
     assert ascend is not None
     assert ascend["command"] == (
         "msprof op --kernel-name=attn_fwd --launch-count=2 --aic-metrics=PipeUtilization,ResourceConflictRatio "
         "--output=./kernel1 CMD"
     )
-    cpu = of_kernel(Vendor.CPU, 1, Bound.COMPUTE, None, Launch(0, 1))
+    cpu = of_kernel(Vendor.CPU, "kernel1", Bound.COMPUTE, None, Launch(0, 1))
     assert cpu is not None
     assert cpu["command"] == "perf record --call-graph dwarf -- CMD"
-    running = of_kernel(Vendor.CPU, 1, Bound.COMPUTE, None, Launch(0, 1), pid=77)
+    running = of_kernel(Vendor.CPU, "kernel1", Bound.COMPUTE, None, Launch(0, 1), pid=77)
     assert running is not None
     assert running["command"] == "perf record --call-graph dwarf --pid 77 -- sleep 10"
-    assert of_kernel(None, 1, Bound.COMPUTE, selector, Launch(0, 1)) is None
-    assert of_kernel(Vendor.NVIDIA, 1, Bound.COMPUTE, None, Launch(0, 1)) is None
+    assert of_kernel(None, "kernel1", Bound.COMPUTE, selector, Launch(0, 1)) is None
+    assert of_kernel(Vendor.NVIDIA, "kernel1", Bound.COMPUTE, None, Launch(0, 1)) is None
 
 
 @pytest.mark.parametrize(

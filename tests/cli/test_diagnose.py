@@ -81,6 +81,7 @@ def test_the_verdict_is_for_programs_too() -> None:
     assert [row["winnable_share"] for row in found["rows"]] == pytest.approx([0.09, 0.08])
     assert (found["unjudged"]["rows_count"], found["unjudged"]["share"]) == (1, 0.1)
     assert found["unjudged"]["rows"][0]["kernel"] == "my_kernel"
+    assert "--kernel-name my_kernel --launch-skip 10 " in found["unjudged"]["rows"][0]["command"]["command"]
 
 
 def test_kernels_that_are_first() -> None:

@@ -68,50 +68,53 @@ def command(what: str, tool: str, arguments: Sequence[str], **more: Any) -> dict
 
 
 def of_kernel(
-    vendor: Vendor | None, rank: int, bound: Bound, selector: Selector | None, launch: Launch, pid: int | None = None
+    vendor: Vendor | None, name: str, bound: Bound, selector: Selector | None, launch: Launch, pid: int | None = None
 ) -> dict[str, Any] | None:
-    """The command that looks at one kernel; None where nothing could select it, or its vendor is unknown."""
+    """The command that looks at one kernel; None where nothing could select it, or its vendor is unknown.
+
+    ``name`` is what its output is called.
+    """
     if vendor is Vendor.CPU:  # perf ends with the command that it is given, here after ten seconds
         about = ["--pid", str(pid), "--", "sleep", str(DURATION_S)] if pid else ["--", CMD]
-        return command("kernel", "perf", ["perf", "record", "--call-graph", "dwarf", *about], rank=rank)
+        return command("kernel", "perf", ["perf", "record", "--call-graph", "dwarf", *about])
     if selector is None:
         return None
     if vendor is Vendor.NVIDIA:
-        return command("kernel", "ncu", _ncu(rank, bound, selector, launch), rank=rank)
+        return command("kernel", "ncu", _ncu(name, bound, selector, launch))
     if vendor is Vendor.AMD:
-        return command("kernel", "rocprofv3", _rocprof(rank, bound, selector, launch), rank=rank)
+        return command("kernel", "rocprofv3", _rocprof(name, bound, selector, launch))
     if vendor is Vendor.ASCEND:
-        return command("kernel", "msprof op", _msprof_op(rank, bound, selector, launch), rank=rank)
+        return command("kernel", "msprof op", _msprof_op(name, bound, selector, launch))
     return None
 
 
-def _ncu(rank: int, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
+def _ncu(name: str, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
     """``--launch-skip`` counts only launches that match; a graph's kernels are looked at one by one, as by default."""
-    name = selector.expression if selector.exact else f"regex:{selector.expression}"
+    wanted = selector.expression if selector.exact else f"regex:{selector.expression}"
     base = ["--kernel-name-base", "demangled"] if selector.demangled else []
     sections = [word for section in _NCU_SECTIONS.get(bound, _NCU_DEFAULT) for word in ("--section", section)]
     return [
-        "ncu", "--target-processes", "all", *base, "--kernel-name", name,
+        "ncu", "--target-processes", "all", *base, "--kernel-name", wanted,
         "--launch-skip", str(launch.skip), "--launch-count", str(launch.count),
-        *sections, "--export", f"kernel{rank}", CMD,
+        *sections, "--export", name, CMD,
     ]  # fmt: skip
 
 
-def _rocprof(rank: int, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
+def _rocprof(name: str, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
     """The expression is searched in the demangled name; iterations count from 1."""
     return [
         "rocprofv3", "--kernel-include-regex", selector.expression,
         "--kernel-iteration-range", f"[{launch.skip + 1}-{launch.skip + launch.count}]",
         "--pmc", *_PMC.get(bound, _PMC[Bound.MEMORY]),
-        "--output-format", "csv", "--output-directory", f"kernel{rank}", "--", CMD,
+        "--output-format", "csv", "--output-directory", name, "--", CMD,
     ]  # fmt: skip
 
 
-def _msprof_op(rank: int, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
+def _msprof_op(name: str, bound: Bound, selector: Selector, launch: Launch) -> list[str]:
     """A name is matched by its beginning, and only by letters, digits and "_"."""
     return [
         "msprof", "op", f"--kernel-name={selector.words[0]}", f"--launch-count={launch.count}",
-        f"--aic-metrics={_AIC.get(bound, 'Default')}", f"--output=./kernel{rank}", CMD,
+        f"--aic-metrics={_AIC.get(bound, 'Default')}", f"--output=./{name}", CMD,
     ]  # fmt: skip
 
 

@@ -87,8 +87,9 @@ def report(
     time: TimelineSum, standings: Sequence[Standing], sums: Mapping[Key, Sequence[StatSum]], scene: Scene, limit: int
 ) -> dict[str, Any]:
     """All of an answer but ``query`` and ``coverage``; ``sums`` holds those of ``chosen`` at least."""
-    told, counted = verdict(time, tally(standings)), tally(standings)
-    worth, unknown = chosen(standings, limit)
+    counted = tally(standings)
+    told = verdict(time, counted)
+    worth = worth_touching(standings, limit)
     whole = sum(s.est_ns for s in standings)
     scale = (told.kernels_share or 0.0) + (told.op_overhead_share or 0.0)
     kernels = _kernels(worth, sums, scene, whole, _Scale(scale, counted))
@@ -97,7 +98,7 @@ def report(
         "verdict": told.as_json(),
         "time": time.as_json(),
         "causes": _causes(time, told, scene),
-        "unjudged": _unjudged(unknown, standings, sums, whole, told),
+        "unjudged": _unjudged(standings, sums, scene, told),
         "commands": _commands(told, scene, kernels),
         "warnings": [
             {**found, "text": MISTAKES[found["mistake"]]}
@@ -148,7 +149,6 @@ def _kernels(
     total = scale.tally.winnable_ns - scale.tally.overhead_winnable_ns
     for rank, s in enumerate(worth, 1):
         so_far += s.winnable_ns
-        vendor = scene.vendors.get(s.key[1])
         signature = sums[s.key][0].signature
         (row,) = rows(sums[s.key], whole=whole)
         found.append(
@@ -166,15 +166,18 @@ def _kernels(
                     cpu=s.cpu,
                     precisions=scene.precisions.get(s.key[1], frozenset()),
                 ),
-                "command": _deeper(vendor, rank, s, row, scene),
+                "command": _ranked(rank, _deeper(f"kernel{rank}", s, row, scene)),
             }
         )
     return found
 
 
-def _deeper(
-    vendor: Vendor | None, rank: int, s: Standing, row: Mapping[str, Any], scene: Scene
-) -> dict[str, Any] | None:
+def _ranked(rank: int, command: dict[str, Any] | None) -> dict[str, Any] | None:
+    return None if command is None else {**command, "rank": rank}
+
+
+def _deeper(name: str, s: Standing, row: Mapping[str, Any], scene: Scene) -> dict[str, Any] | None:
+    """The command that looks at one row's kernel."""
     names = {name: calls.calls for name, calls in scene.calls.items()}
     selector, selected = advice_commands.selector_of(row["kernel"], names)
     of_name = [scene.calls[name] for name in selected]
@@ -185,18 +188,20 @@ def _deeper(
         max(1, seen // max(1, scene.conditions.windows)),
         row["calls"] / seen if seen else 1.0,
     )
-    return advice_commands.of_kernel(vendor, rank, s.bound, selector, launch, scene.pid)
+    vendor = scene.vendors.get(s.key[1])
+    return advice_commands.of_kernel(vendor, name, s.bound, selector, launch, scene.pid)
 
 
 def _unjudged(
-    unknown: Sequence[Standing],
-    standings: Sequence[Standing],
-    sums: Mapping[Key, Sequence[StatSum]],
-    whole: float,
-    told: Verdict,
+    standings: Sequence[Standing], sums: Mapping[Key, Sequence[StatSum]], scene: Scene, told: Verdict
 ) -> dict[str, Any]:
+    """What cannot be said, and of the largest the command that measures where they stand."""
     every = cannot_say(standings)
-    listed = [row for s in unknown for row in rows(sums[s.key], whole=whole)]
+    whole = sum(s.est_ns for s in standings)
+    listed = []
+    for i, s in enumerate(every[:UNKNOWN_SHOWN], 1):
+        (row,) = rows(sums[s.key], whole=whole)
+        listed.append({**row, "command": _deeper(f"unknown{i}", s, row, scene)})
     est = sum(s.est_ns for s in every)
     return {
         "rows_count": len(every),

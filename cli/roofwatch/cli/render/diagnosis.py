@@ -49,7 +49,8 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     lines += ["", "1  Where the time went", *_where(answer, room)]
     lines += ["", "2  Kernels worth touching, by what reaching the roof would win back", *_kernels(answer, room)]
     lines += ["", "3  What helps", *_helps(answer["rows"], room)] if answer["rows"] else []
-    lines += ["", "4  Look deeper (CMD: the job's command)", *_commands(answer, room)] if answer["commands"] else []
+    deeper = _commands(answer, room)
+    lines += ["", "4  Look deeper (CMD: the job's command)", *deeper] if deeper else []
     warned = [line for warning in answer["warnings"] for line in _warning(warning, room)]
     lines += ["", "Beware", *warned] if warned else []
     return "\n".join(lines) + "\n"
@@ -185,16 +186,18 @@ def _judged(row: Row) -> str:
 
 
 def _commands(answer: Answer, room: int) -> list[str]:
-    lines = []
-    shown = [c for c in answer["commands"] if c["what"] != "kernel" or c["rank"] <= KERNEL_COMMANDS]
-    seen: set[str] = set()
-    for one in shown:
-        if one["command"] in seen:
-            continue
-        seen.add(one["command"])
-        name = f"#{one['rank']}" if one["what"] == "kernel" else f"the {one['what']}"
-        lines += [f"{INDENT}{name}:", *shell(one["arguments"], room)]
-    return lines
+    """The commands with their names, each once; of a kernel of unknown roof where such kernels are much."""
+    shown: dict[str, tuple[str, Row]] = {}
+    for one in answer["commands"]:
+        if one["what"] != "kernel":
+            shown.setdefault(one["command"], (f"the {one['what']}", one))
+        elif one["rank"] <= KERNEL_COMMANDS:
+            shown.setdefault(one["command"], (f"#{one['rank']}", one))
+    unknown = answer["unjudged"]
+    if (unknown["span_share"] or 0.0) >= FIXES_FROM and unknown["rows"][0]["command"]:
+        one = unknown["rows"][0]["command"]
+        shown.setdefault(one["command"], ("the largest of unknown roof", one))
+    return [line for name, one in shown.values() for line in (f"{INDENT}{name}:", *shell(one["arguments"], room))]
 
 
 def shell(arguments: Sequence[str], room: int) -> list[str]:
@@ -221,7 +224,8 @@ def shell(arguments: Sequence[str], room: int) -> list[str]:
 def _warning(warning: Row, room: int) -> list[str]:
     """A mistake in words, its figures filled in."""
     names = [name for _, name, _, _ in Formatter().parse(warning["text"]) if name]
-    return _bullet(warning["text"].format(**{name: _figure(name, warning[name]) for name in names}), room)
+    figures = {name: _figure(name, warning[name]) for name in names}
+    return _bullet(warning["text"].format(**figures), room, INDENT)
 
 
 def _figure(name: str, value: Any) -> str:
@@ -232,8 +236,7 @@ def _figure(name: str, value: Any) -> str:
     return text.cut_middle(text.kernel(value), 40) if isinstance(value, str) else text.count(value)
 
 
-def _bullet(sentence: str, room: int) -> list[str]:
-    indent = f"{INDENT}  "
+def _bullet(sentence: str, room: int, indent: str = f"{INDENT}  ") -> list[str]:
     first, *rest = wrapped(text.clean(sentence), room - len(indent) - 2)
     return [f"{indent}- {first}", *(f"{indent}  {line}" for line in rest)]
 
