@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofwatch.model.answer import StatSum, rows
 from roofwatch.model.diagnosis import Part, Standing, cannot_say, standing, tally, verdict, worth_touching
 from roofwatch.model.diagnosis_mistakes import Conditions, mistakes
-from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, IdleCause, Padding, Vendor
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Padding, Signature, Vendor
 from roofwatch.model.timeline import PARTS, TimelineSum
 
 GPU = Device(Vendor.NVIDIA, "GPU")
@@ -105,6 +107,15 @@ def test_ranked_by_what_can_be_won_not_by_time() -> None:
     assert [(s.key[0], round(s.winnable_ns)) for s in worth_touching(rows)] == [(2, 450), (1, 100)]
     assert [s.key[0] for s in cannot_say(rows)] == [8, 4]
     assert [s.key[0] for s in worth_touching(rows, 1)] == [2]
+
+
+@pytest.mark.parametrize(("bound", "winnable"), [(Bound.HOST, None), (Bound.MEMORY, 75)])
+def test_nothing_is_winnable_of_a_view(bound: Bound, winnable: int | None) -> None:
+    """A roof of 25 in 100 ns leaves 75 to win; an op that works on the host has no roof to reach."""
+    sums = StatSum(
+        Signature("aten::view", Kind.LAYOUT), "CPU", 1, 100, 100.0, 100, 100, bound, Evidence.SHAPES, 25.0, None
+    )
+    assert rows([sums])[0]["winnable_ns"] == winnable
 
 
 def test_a_row_is_the_sum_of_its_parts() -> None:
