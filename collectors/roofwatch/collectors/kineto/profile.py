@@ -12,14 +12,14 @@ from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
 from roofwatch.collectors.graphs import NOTHING, Known
 from roofwatch.collectors.kineto import calls, collectives, graphs
 from roofwatch.collectors.kineto.bounds import Taken, leave_out_later, taken
-from roofwatch.collectors.kineto.columns import UNKNOWN, Columns
+from roofwatch.collectors.kineto.columns import Columns
 from roofwatch.collectors.kineto.graphs_captured import captured_launches
 from roofwatch.collectors.kineto.grids import Grids, grids_of
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
-from roofwatch.collectors.kineto.tables import Table
+from roofwatch.collectors.kineto.tables import UNKNOWN, Table
 from roofwatch.collectors.kineto.timeline import unused, with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Graph
