@@ -1,0 +1,228 @@
+"""``kernel_details.csv`` and ``op_summary`` files → columns: streamed, in bounded memory, whatever version wrote them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from roofwatch.collectors.ascend.clock import Samples
+from roofwatch.collectors.ascend.common import NOTHING, What
+from roofwatch.collectors.ascend.csv_cells import Cells, cells_of
+from roofwatch.collectors.ascend.csv_head import LONGEST_HEAD, Head, head_of, is_head
+from roofwatch.collectors.ascend.csv_texts import Texts, Whats
+from roofwatch.collectors.ascend.values import ABSENT_IDS
+from roofwatch.collectors.kineto.buffer import Buffer
+from roofwatch.collectors.kineto.columns import MAX_DURATION_NS
+from roofwatch.collectors.kineto.times import NO_TIME
+from roofwatch.model.errors import RoofwatchError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from roofwatch.collectors.base import Limits
+    from roofwatch.collectors.kineto.source import Source
+
+    Ints = NDArray[np.int64]
+    Narrow = NDArray[np.int32]
+
+BLOCK_BYTES = 1 << 20  # text looked at once: large enough for numpy, small beside the memory of the interpreter
+MAX_LINE_BYTES = 4 << 20  # a longer line is no row
+_BOM = b"\xef\xbb\xbf"
+_PER_CENT = 0.01  # of the one column that is told so: how much of the time cores were taken
+_OCCUPIED = "occupied_ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a table, a column each. Times are Unix nanoseconds; -1 is unknown in ids and blocks."""
+
+    start: Ints
+    duration: Ints
+    what: Narrow  # id in ``whats``
+    blocks: Narrow
+    step: Narrow
+    device: Narrow
+    pipes: dict[str, NDArray[np.float32]]  # field of ``base.Pipes`` → ratios, NaN where not told
+    whats: Sequence[What]
+    samples: Samples
+    events: int  # rows, damaged ones included
+    dropped: Counter[str]
+    problems: list[str]
+
+
+class Reader:
+    """Reads a table, which may be in several files: slices that follow each other."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.events = 0
+        self.dropped: Counter[str] = Counter()
+        self.problems: list[str] = []
+        self._limits = limits
+        self._rows = 0
+        self._columns: dict[str, list[NDArray[Any]]] = {}
+        self._pipes: dict[str, list[NDArray[np.float32]]] = {}
+        self._whats = Whats(limits.max_name)
+        self._samples = Samples()
+        self._damage: str | None = None
+
+    def read(self, source: Source) -> None:
+        """Takes a file.
+
+        Raises:
+            RoofwatchError: it is no such table.
+        """
+        buffer = Buffer(source.blocks())
+        line, head = _head(buffer, source)
+        texts = Texts(head, self._whats)
+        lines = 1
+        for text in self._blocks(buffer):
+            room = self._limits.max_events - self.events
+            if room <= 0:
+                self.dropped["over_event_limit"] += text.count(b"\n")
+                continue
+            cells = cells_of(text, head.count)
+            self.events += len(cells) + len(cells.odd)
+            self._odd(cells, head, lines, cut=buffer.ended and not buffer.text and not text.endswith(b"\n"))
+            self._add(cells, head, texts, line)
+            lines += cells.lines
+        self.dropped["over_text_limit"] += texts.overflown
+        self._conclude(source)
+
+    def table(self) -> Table:
+        """All that was read; the reader holds nothing any more."""
+        self.dropped["over_text_limit"] += self._whats.overflown
+        pipes = {name: _joined(self._pipes, name, np.float32) for name in list(self._pipes)}
+        columns = {name: _joined(self._columns, name, dtype) for name, dtype in _COLUMNS.items()}
+        what, blocks = self._whats.of(columns.pop("sort"))
+        return Table(
+            **columns, what=what, blocks=blocks, pipes=pipes, whats=self._whats.found, samples=self._samples,
+            events=self.events, dropped=self.dropped, problems=self.problems,
+        )  # fmt: skip
+
+    def _blocks(self, buffer: Buffer) -> Iterator[bytes]:
+        """Whole lines, about a block of them; at last perhaps a line without its end."""
+        while buffer.fill(1):
+            buffer.fill(BLOCK_BYTES)
+            end = buffer.text.rfind(b"\n") + 1
+            while not end and buffer.fill(len(buffer.text) + 1) and len(buffer.text) <= MAX_LINE_BYTES:
+                buffer.fill(len(buffer.text) + BLOCK_BYTES)
+                end = buffer.text.rfind(b"\n") + 1
+            if not end and not buffer.ended:
+                self._skip_line(buffer)
+                continue
+            text = buffer.text if buffer.ended else buffer.text[:end]
+            buffer.skip(len(text))
+            yield text
+
+    def _skip_line(self, buffer: Buffer) -> None:
+        self.dropped["damaged_row"] += 1
+        self._damage = self._damage or f"a line is longer than {MAX_LINE_BYTES >> 20} MiB"
+        while b"\n" not in buffer.text and buffer.fill(1):
+            buffer.skip(len(buffer.text))
+            buffer.fill(BLOCK_BYTES)
+        buffer.skip(buffer.text.find(b"\n") + 1)
+
+    def _odd(self, cells: Cells, head: Head, before: int, *, cut: bool) -> None:
+        """Counts rows that are not whole; a line that names columns again is none."""
+        for line, row in cells.odd:
+            if is_head(row):
+                self._damage = self._damage or f"a table with other columns follows in line {before + line + 1}"
+            elif cut and line == cells.lines - 1:
+                self.dropped["cut_off"] += 1
+                self.problems.append(f"the last row, in line {before + line + 1}, is cut off")
+            else:
+                self.dropped["damaged_row"] += 1
+                self._damage = self._damage or (
+                    f"damaged rows, the first in line {before + line + 1}, without the {head.count} cells of a row"
+                )
+
+    def _add(self, cells: Cells, head: Head, texts: Texts, line: bytes) -> None:
+        start, duration = cells.times(head.places["start"]), cells.times(head.places["duration"])
+        lost = (start == NO_TIME) | (start <= 0) | (duration == NO_TIME)
+        wrong = ~lost & ((duration < 0) | (duration > MAX_DURATION_NS))
+        if lost.any():
+            again = [text.strip() == line for text in cells.at(lost).texts(0, head.count - 1)]
+            self.events -= sum(again)
+            self.dropped["bad_time"] += len(again) - sum(again)
+        self.dropped["bad_duration"] += int(wrong.sum())
+        if (lost | wrong).any():
+            kept = ~(lost | wrong)
+            cells, start, duration = cells.at(kept), start[kept], duration[kept]
+        if not len(cells):
+            return
+        self._samples.take(cells, head, duration)
+        for name, column in (
+            ("start", start), ("duration", duration), ("sort", texts.sorts(cells).astype(np.int32)),
+            ("step", _ids(cells, head, "step")), ("device", _ids(cells, head, "device")),
+        ):  # fmt: skip
+            self._columns.setdefault(name, []).append(column)
+        self._add_pipes(cells, head)
+        self._rows += len(cells)
+
+    def _add_pipes(self, cells: Cells, head: Head) -> None:
+        """Appends to each pipe, with NaN where this file or the ones before do not tell it."""
+        names = list(head.pipes)
+        ratios = cells.decimals([head.pipes[name] for name in names]).astype(np.float32) if names else ()
+        found = dict(zip(names, ratios, strict=True))
+        if _OCCUPIED in found:
+            found[_OCCUPIED] *= _PER_CENT
+        for name in {**self._pipes, **found}:
+            parts = self._pipes.setdefault(name, [_unknown(self._rows)])
+            parts.append(found[name] if name in found else _unknown(len(cells)))
+
+    def _conclude(self, source: Source) -> None:
+        if source.problem:
+            self.problems.append(source.problem)
+        if source.over_limit:
+            self.dropped["over_size_limit"] += 1
+        if self.dropped["over_event_limit"]:
+            self.problems.append(f"only the first {self._limits.max_events} rows were kept (the event limit)")
+        if self._damage:
+            count = self.dropped["damaged_row"]
+            self.problems.append(f"{count} {self._damage}" if self._damage.startswith("damaged") else self._damage)
+            self._damage = None
+
+
+_COLUMNS: dict[str, Any] = {
+    "start": np.int64, "duration": np.int64, "sort": np.int32, "step": np.int32, "device": np.int32
+}  # fmt: skip
+
+
+def _head(buffer: Buffer, source: Source) -> tuple[bytes, Head]:
+    """The first line, and what it says; the buffer then begins after it."""
+    buffer.fill(LONGEST_HEAD)
+    if buffer.text.startswith(_BOM):
+        buffer.skip(len(_BOM))
+    if not buffer.skip_blanks():
+        raise RoofwatchError(f"{source.name} is empty: nothing was written to it.")
+    buffer.fill(LONGEST_HEAD)
+    line = buffer.text.partition(b"\n")[0]
+    head = head_of(line)
+    if isinstance(head, str):
+        raise RoofwatchError(f"{source.name} is no table of Ascend kernels: {head}.")
+    buffer.skip(len(line) + 1)
+    return line.strip(), head
+
+
+def _ids(cells: Cells, head: Head, what: str) -> Narrow:
+    """A column of small whole numbers; -1 where there is none."""
+    place = head.places.get(what)
+    if place is None:
+        return np.full(len(cells), NOTHING, dtype=np.int32)
+    found = cells.decimals([place])[0]
+    good = (found >= 0) & (found < 1 << 31) & (found % 1 == 0) & ~np.isin(found, list(ABSENT_IDS))
+    return np.where(good, found, NOTHING).astype(np.int32)
+
+
+def _unknown(count: int) -> NDArray[np.float32]:
+    return np.broadcast_to(np.float32(np.nan), (count,))
+
+
+def _joined(columns: dict[str, list[NDArray[Any]]], name: str, dtype: Any) -> NDArray[Any]:
+    """A column in one piece; its parts are given up, so that only one column is held twice at a time."""
+    parts = columns.pop(name, [])
+    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)

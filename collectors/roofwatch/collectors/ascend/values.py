@@ -1,0 +1,116 @@
+"""What the cells of Ascend's kernel tables say: shapes, lists, numbers, absent values; and a row's texts as a ``What``.
+
+The same texts stand in ``kernel_details.csv``, in ``op_summary`` files and in the databases' STRING_IDS.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from roofwatch.collectors.ascend.columns import kernel_by_name
+from roofwatch.collectors.ascend.common import Message, What
+from roofwatch.model.shapes import compact
+
+LONGEST_TEXT = 16_384  # characters of shapes or of a list; only lists of thousands of tensors are longer
+MAX_BLOCKS = 1 << 31
+MAX_ID = 1 << 62
+ABSENT_IDS = frozenset({65_534, 65_535, 4_294_967_295, (1 << 64) - 1})  # instead of an id or an enum's value
+COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})  # the older word, the newer one
+_NOTHING = frozenset({"", "N/A", "NA", "NULL", "null", "None", "UNDEFINED"})
+_COMMUNICATION = re.compile(r"hcom_|hccl_?(?=[a-z])", re.IGNORECASE)
+_LARGEST = 1 << 48  # of one dimension; more is damage
+_MAX_RANK = 25
+
+
+@lru_cache(maxsize=16_384)
+def told(cell: str) -> str | None:
+    """A cell's text without blanks and the quotes around it; None where it stands for nothing."""
+    text = cell.strip(" \t\r\n\"'")
+    return None if text in _NOTHING else text
+
+
+@lru_cache(maxsize=16_384)
+def shapes(cell: str) -> str | None:
+    """Shapes as JSON, a place each: ``"32,3;;64"`` → ``[[32,3],[],[64]]``; None where not told or damaged.
+
+    A scalar and an absent tensor look alike: both have no dimensions.
+    """
+    text = told(cell)
+    if text is None:
+        text = "" if '"' in cell else None  # one scalar stands in quotes, nothing stands without
+    if text is None or len(text) > LONGEST_TEXT:
+        return None
+    found = [_extents(part) for part in text.split(";")]
+    return None if any(one is None for one in found) else compact([one or [] for one in found])
+
+
+def _extents(part: str) -> list[int] | None:
+    """The dimensions of ``32,3,224,224``; None where they are none."""
+    if not part.strip():
+        return []
+    words = [word.strip() for word in part.split(",")]
+    if len(words) > _MAX_RANK or not all(word.isascii() and word.isdigit() and len(word) < 16 for word in words):
+        return None
+    extents = [int(word) for word in words]
+    return extents if max(extents) < _LARGEST else None
+
+
+@lru_cache(maxsize=16_384)
+def names(cell: str) -> str | None:
+    """Dtypes or formats as JSON, as the source names them: ``DT_BF16;INT64`` → ``["DT_BF16","INT64"]``."""
+    text = told(cell)
+    if text is None or len(text) > LONGEST_TEXT:
+        return None
+    return compact([word.strip(" \"'") for word in text.split(";")])
+
+
+@lru_cache(maxsize=16_384)
+def outputs(shape_cell: str, dtype_cell: str, format_cell: str) -> str | None:
+    """Outputs as JSON ``[shapes, dtypes, formats]``; None where their shapes are not told."""
+    found = shapes(shape_cell)
+    return found and f"[{found},{names(dtype_cell) or '[]'},{names(format_cell) or '[]'}]"
+
+
+@lru_cache(maxsize=16_384)
+def blocks(cell: str) -> int | None:
+    """A number of blocks; None where there is none, as of every collective, which says 0."""
+    text = told(cell) or ""
+    text = text.removesuffix(".0")
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        return None
+    return int(text) if 0 < int(text) < MAX_BLOCKS and int(text) not in ABSENT_IDS else None
+
+
+@lru_cache(maxsize=16_384)
+def kernel_type(cell: str) -> str | None:
+    """What sort of kernel it is; None where the table does not tell: "0" is how some versions write that."""
+    text = told(cell)
+    return None if text is None or text.isdigit() else text
+
+
+@lru_cache(maxsize=16_384)
+def collective_word(name: str) -> str:
+    """The library's word for a collective, from the name of one call: ``hcom_allReduce__586_0_1`` → ``hcom_allReduce_``.
+
+    What follows names the group, the call's number in it, and the iteration.
+    """
+    word, separator, _ = name.partition("__")
+    return f"{word}_" if separator else name
+
+
+def is_communication(name: str, core: str | None) -> bool:
+    """Whether a row is a collective: by its core, where that is not told by its name."""
+    return core in COMMUNICATION_CORES or (core is None and _COMMUNICATION.match(name) is not None)
+
+
+def what_of(name: str, type_: str, core: str, inputs: tuple[str, str, str], outs: tuple[str, str, str]) -> What:
+    """What the cells of a row say; ``inputs`` and ``outs`` are shapes, dtypes and formats. "" is a missing cell."""
+    kernel, sort, place = told(name) or "", kernel_type(type_), told(core)
+    if is_communication(kernel, place):
+        word = sort or collective_word(kernel)
+        return What(word, type=sort, core=place, message=Message(word))
+    return What(
+        sort or kernel_by_name(kernel), type=sort, core=place, shapes=shapes(inputs[0]), dtypes=names(inputs[1]),
+        formats=names(inputs[2]), outputs=outputs(*outs),
+    )  # fmt: skip
