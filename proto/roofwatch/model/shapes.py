@@ -16,12 +16,12 @@ MAX_TEXT = 1 << 20  # characters; the widest real argument list (a foreach over 
 MAX_EXTENT = 1 << 48  # elements of one dimension, and of one tensor; more is damage
 MAX_RANK = 25  # torch's own indexing limit is 25 dimensions
 
-# The one name used here ← names as Kineto writes them (C++ type names, in two spellings) and as other sources do.
+# The one name used here ← names as Kineto writes them (C++ type names, in two spellings) and as torch does.
 _DTYPES = {
     "fp64": ("double", "float64", "c10::Double"),
     "fp32": ("float", "float32", "c10::Float"),
     "fp16": ("c10::Half", "half", "float16", "at::Half", "__half"),
-    "bf16": ("c10::BFloat16", "bfloat16", "at::BFloat16", "__nv_bfloat16", "__hip_bfloat16", "DT_BF16"),
+    "bf16": ("c10::BFloat16", "bfloat16", "at::BFloat16", "__nv_bfloat16", "__hip_bfloat16"),
     "fp8_e4m3": ("c10::Float8_e4m3fn", "float8_e4m3fn"),
     "fp8_e5m2": ("c10::Float8_e5m2", "float8_e5m2"),
     "fp8_e4m3fnuz": ("c10::Float8_e4m3fnuz", "float8_e4m3fnuz"),
@@ -43,6 +43,23 @@ _DTYPES = {
 }
 _CANONICAL = {alias: name for name, aliases in _DTYPES.items() for alias in (name, *aliases)}
 _CANONICAL["c10::qint32"] = "int32"
+
+# ← names of Ascend's kernel tables, also with DT_ before them, and of its collectives. What has no entry (INT4, HIF8,
+# formats of less than a byte) stays unknown.
+_ASCEND = {
+    "fp64": ("DOUBLE", "FP64"),
+    "fp32": ("FLOAT", "FP32"),
+    "fp16": ("FLOAT16", "FP16"),
+    "bf16": ("BF16", "BFLOAT16", "BFP16"),
+    "fp8_e4m3": ("FLOAT8_E4M3FN", "FP8E4M3"),
+    "fp8_e5m2": ("FLOAT8_E5M2", "FP8E5M2"),
+    "fp8_e8m0": ("FLOAT8_E8M0", "FP8E8M0"),
+    **{name: (name.upper(),) for name in ("bool", "complex32", "complex64", "complex128")},
+    **{f"{sign}int{bits}": (f"{sign}int{bits}".upper(),) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_CANONICAL.update(
+    (prefix + alias, name) for name, aliases in _ASCEND.items() for alias in aliases for prefix in ("", "DT_")
+)
 
 ITEM_BYTES = {
     "fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_e4m3fnuz": 1, "fp8_e5m2fnuz": 1,
