@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode
+from roofwatch.collectors.kineto.events import DECODE_ERRORS, KINETO
 
 # The end of an object and the beginning of the next in a list. In valid JSON a brace and then a quote never stand
 # inside a string, so this matches real boundaries only (at any depth).
@@ -50,7 +50,7 @@ def goes_on(text: bytes, end: int) -> bool:
 def closes(text: bytes) -> bool:
     """True when the event list ends inside ``text``, which begins with an event."""
     try:
-        decode(b"[" + text)
+        KINETO.decode(b"[" + text)
     except DECODE_ERRORS as error:
         return list_end(error, b"[" + text) is not None
     return True

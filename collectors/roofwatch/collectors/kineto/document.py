@@ -11,7 +11,7 @@ import msgspec
 
 from roofwatch.collectors.kineto.boundaries import BEFORE_WINDOW, BOUNDARY, closes, ends_inside, last_boundary
 from roofwatch.collectors.kineto.buffer import BLANK, CHUNK_BYTES, Buffer
-from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode
+from roofwatch.collectors.kineto.events import DECODE_ERRORS, KINETO, Events
 from roofwatch.collectors.kineto.outline import top_fields
 from roofwatch.collectors.kineto.recover import MAX_JOINED, recover
 from roofwatch.collectors.kineto.repair import repairs
@@ -32,12 +32,13 @@ _RESCUED = re.compile(rb'"(baseTimeNanoseconds|record_shapes)"\s*:\s*"?(\d{1,20}
 class Document:
     """Reads one file. ``batches`` first; after it ``fields``, ``dropped`` and ``problems`` are complete."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, kinds: Events = KINETO) -> None:
         self.fields: dict[str, bytes] = {}  # of the first document: key (of ``outline.FIELDS``) → its JSON text
         self.dropped: Counter[str] = Counter()
         self.problems: list[str] = []
         self._in_object = False
         self._source = source
+        self._kinds = kinds
         self._buffer = Buffer(source.blocks())
         self._index = 0
         self._closed = False  # whether the current event list was seen to end
@@ -137,7 +138,7 @@ class Document:
             closed = None
             text = b"[" + stretch + b"]"
             try:
-                batch = decode(text)
+                batch = self._kinds.decode(text)
                 if last:
                     self._note(len(stretch), "the event list is not closed")
             except DECODE_ERRORS as error:
@@ -165,14 +166,14 @@ class Document:
                 return None
             end, following = found
             try:
-                return decode(b"[" + self._buffer.text[:end] + b"]"), following
+                return self._kinds.decode(b"[" + self._buffer.text[:end] + b"]"), following
             except DECODE_ERRORS as error:
                 if not ends_inside(error, self._buffer.text[: end + 2]):
                     return None
         return None
 
     def _recover(self, stretch: bytes, last: bool) -> tuple[list[Any], int | None]:
-        result = recover(stretch, last)
+        result = recover(stretch, last, self._kinds)
         self.dropped.update(result.dropped)
         self._damaged += result.damaged - len(result.damage)
         for at, what in result.damage:

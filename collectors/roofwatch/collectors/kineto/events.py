@@ -56,60 +56,64 @@ class Meta(Struct, tag_field="ph", tag="M", gc=False):
 _SKIPPED = {
     tag: defstruct(f"Skipped_{i}", [], tag_field="ph", tag=tag, gc=False) for i, tag in enumerate("sftiICbenPNODRcvV()")
 }
-_TYPES: Any = Complete | Begin | End | Meta
-for _skipped in _SKIPPED.values():
-    _TYPES |= _skipped
-
-_decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[_TYPES])
 _items = msgspec.json.Decoder(list[Raw])
-_one = msgspec.json.Decoder(_TYPES)
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _scalar = msgspec.json.Decoder()
 
 
-def decode(text: bytes) -> list[Any]:
-    """The events of a JSON list.
+class Events:
+    """Decodes events: those that every reader needs, and ``more`` types for readers that look at other phases too."""
 
-    Raises:
-        one of ``DECODE_ERRORS``: the text is not a list of events as this module types them.
-    """
-    return _decoder.decode(text)
+    def __init__(self, *more: type[Struct]) -> None:
+        kinds: tuple[Any, ...] = (Complete, Begin, End, Meta, *more)
+        self._kinds: dict[object, Any] = {kind.__struct_config__.tag: kind for kind in kinds}
+        types: Any = None
+        for kind in (*self._kinds.values(), *(one for tag, one in _SKIPPED.items() if tag not in self._kinds)):
+            types = kind if types is None else types | kind
+        self._decoder: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[types])
+        self._one: msgspec.json.Decoder[Any] = msgspec.json.Decoder(types)
 
+    def decode(self, text: bytes) -> list[Any]:
+        """The events of a JSON list.
 
-def decode_loosely(text: bytes) -> tuple[list[Any], int]:
-    """The events of a JSON list whose items may be anything, and how many items were none.
+        Raises:
+            one of ``DECODE_ERRORS``: the text is not a list of events as this module types them.
+        """
+        return self._decoder.decode(text)
 
-    Raises:
-        one of ``DECODE_ERRORS``: the text is not JSON at all.
-    """
-    events: list[Any] = []
-    odd = 0
-    for item in _items.decode(text):
-        event = _loose(item)
-        if event is None:
-            odd += 1
-        else:
-            events.append(event)
-    return events, odd
+    def decode_loosely(self, text: bytes) -> tuple[list[Any], int]:
+        """The events of a JSON list whose items may be anything, and how many items were none.
 
+        Raises:
+            one of ``DECODE_ERRORS``: the text is not JSON at all.
+        """
+        events: list[Any] = []
+        odd = 0
+        for item in _items.decode(text):
+            event = self._loose(item)
+            if event is None:
+                odd += 1
+            else:
+                events.append(event)
+        return events, odd
 
-def _loose(item: Raw) -> Any:
-    """One event whose fields may have the wrong types; None where the item is no event."""
-    try:
-        return _one.decode(item)
-    except DECODE_ERRORS:
-        pass
-    try:
-        fields = _fields.decode(item)
-        phase = _scalar.decode(fields.get("ph", b"null"))
-    except DECODE_ERRORS:
-        return None
-    if not isinstance(phase, str):
-        return None
-    kind = {"X": Complete, "B": Begin, "E": End, "M": Meta}.get(phase)
-    if kind is None:
-        return _SKIPPED["i"]()  # a phase newer than this reader: counted, carries nothing
-    return kind(**{name: _coerced(name, fields[name]) for name in kind.__struct_fields__ if name in fields})
+    def _loose(self, item: Raw) -> Any:
+        """One event whose fields may have the wrong types; None where the item is no event."""
+        try:
+            return self._one.decode(item)
+        except DECODE_ERRORS:
+            pass
+        try:
+            fields = _fields.decode(item)
+            phase = _scalar.decode(fields.get("ph", b"null"))
+        except DECODE_ERRORS:
+            return None
+        if not isinstance(phase, str):
+            return None
+        kind = self._kinds.get(phase)
+        if kind is None:
+            return _SKIPPED["i"]()  # a phase newer than this reader: counted, carries nothing
+        return kind(**{name: _coerced(name, fields[name]) for name in kind.__struct_fields__ if name in fields})
 
 
 def _coerced(field: str, value: Raw) -> Any:
@@ -122,3 +126,6 @@ def _coerced(field: str, value: Raw) -> Any:
     if field in ("cat", "name"):
         return plain if isinstance(plain, str) else bytes(value).decode("utf-8", "replace")
     return plain if isinstance(plain, int | str | float) else None
+
+
+KINETO = Events()

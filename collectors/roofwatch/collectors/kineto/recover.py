@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.collectors.kineto.boundaries import BOUNDARY, ends_inside, goes_on, list_end
-from roofwatch.collectors.kineto.events import DECODE_ERRORS, decode, decode_loosely
+from roofwatch.collectors.kineto.events import DECODE_ERRORS, KINETO, Events
 from roofwatch.collectors.kineto.repair import repairs
 
 _SURE_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"[A-Za-z]|\}\s*\Z))')  # where the list ends after a lost last event
@@ -22,6 +22,7 @@ MAX_JOINED = 64  # an event with objects in its arguments may have been cut into
 class Recovered:
     """What a stretch gave."""
 
+    kinds: Events = KINETO
     events: list[Any] = field(default_factory=list)
     closed_at: int | None = None  # where, in the stretch, the event list ended (after its bracket)
     dropped: dict[str, int] = field(default_factory=dict)
@@ -39,14 +40,15 @@ class Recovered:
         self.dropped[reason] = self.dropped.get(reason, 0) + count
 
 
-def recover(stretch: bytes, last: bool) -> Recovered:
+def recover(stretch: bytes, last: bool, kinds: Events = KINETO) -> Recovered:
     """Events of ``stretch``: text inside the event list, from the beginning of an event.
 
     Args:
         stretch: the text; unless ``last``, it ends where an event ends.
         last: nothing follows in the file, so the end of the list and the metadata after it may be in it.
+        kinds: of events that are looked for.
     """
-    result = Recovered()
+    result = Recovered(kinds)
     pieces = _pieces(stretch)
     waiting = [(0, len(pieces))]
     done = 0
@@ -86,12 +88,12 @@ def _take(stretch: bytes, start: int, end: int, result: Recovered) -> bool:
     """Decodes [start, end) at once; True when that worked, or when the list was found to end inside."""
     text = b"[" + stretch[start:end] + b"]"
     try:
-        result.events += decode(text)
+        result.events += result.kinds.decode(text)
     except DECODE_ERRORS as error:
         close = list_end(error, text)
         if close is None or close >= len(text) or goes_on(stretch, start + close - 1):
             return False
-        result.events += decode(text[:close])
+        result.events += result.kinds.decode(text[:close])
         result.closed_at = start + close - 1
     return True
 
@@ -101,7 +103,7 @@ def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, 
     start, end = pieces[at]
     text = b"[" + stretch[start:end] + b"]"
     for joined in range(at + 1, min(at + MAX_JOINED, len(pieces))):
-        if not _is_cut(b"[" + stretch[start : pieces[joined - 1][1]] + b"]"):
+        if not _is_cut(b"[" + stretch[start : pieces[joined - 1][1]] + b"]", result.kinds):
             break
         if _take(stretch, start, pieces[joined][1], result):
             return joined + 1
@@ -109,7 +111,7 @@ def _single(stretch: bytes, pieces: list[tuple[int, int]], at: int, last: bool, 
         _take_loosely(text, stretch, start, len(text), result)
     except DECODE_ERRORS as error:
         last = last and at == len(pieces) - 1
-        if last and _is_cut(text[:-1]):
+        if last and _is_cut(text[:-1], result.kinds):
             result.drop("cut_off")
             result.note(start, "the file ends inside an event")
         elif not _mend(text, stretch, start, result):
@@ -148,13 +150,13 @@ def _take_loosely(text: bytes, stretch: bytes, start: int, length: int, result: 
         one of ``DECODE_ERRORS``: it is not JSON.
     """
     try:
-        events, odd = decode_loosely(text)
+        events, odd = result.kinds.decode_loosely(text)
     except DECODE_ERRORS as error:
         close = list_end(error, text)
         at = -1 if close is None else start + max(0, close - 1 - (len(text) - length))
         if close is None or close >= len(text) or goes_on(stretch, at):
             raise
-        events, odd = decode_loosely(text[:close])
+        events, odd = result.kinds.decode_loosely(text[:close])
         result.closed_at = at
     result.events += events
     if odd:
@@ -170,10 +172,10 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _is_cut(text: bytes) -> bool:
+def _is_cut(text: bytes, kinds: Events) -> bool:
     """True when the text is the beginning of a list whose last item goes on."""
     try:
-        decode_loosely(text)
+        kinds.decode_loosely(text)
     except DECODE_ERRORS as error:
         return ends_inside(error, text)
     return False
