@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns
+from roofwatch.collectors.kineto.times import text_to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ class _Numbers:
 
 
 def _numbers(raw: Bytes, start: Ints, end: Ints) -> _Numbers:
-    """Reads numbers that stand right-aligned, a row of a matrix for each place; what is left of them counts as zeros."""
+    """Reads numbers that stand right-aligned, a row of a matrix a place; what is left of them counts as zeros."""
     length = end - start
     good = (length > 0) & (length <= _WIDEST)
     width = int(length[good].max()) if good.any() else 0

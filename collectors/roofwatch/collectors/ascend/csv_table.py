@@ -1,4 +1,4 @@
-"""``kernel_details.csv`` and ``op_summary`` files → columns: streamed, in bounded memory, whatever version wrote them."""
+"""``kernel_details.csv`` and ``op_summary`` files → columns: streamed, in bounded memory, of whatever version."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MAX_RANK = 25
 
 
 @lru_cache(maxsize=16_384)
-def told(cell: str) -> str | None:
+def word(cell: str) -> str | None:
     """A cell's text without blanks and the quotes around it; None where it stands for nothing."""
     text = cell.strip(" \t\r\n\"'")
     return None if text in _NOTHING else text
@@ -36,7 +36,7 @@ def shapes(cell: str) -> str | None:
 
     A scalar and an absent tensor look alike: both have no dimensions.
     """
-    text = told(cell)
+    text = word(cell)
     if text is None:
         text = "" if '"' in cell else None  # one scalar stands in quotes, nothing stands without
     if text is None or len(text) > LONGEST_TEXT:
@@ -59,7 +59,7 @@ def _extents(part: str) -> list[int] | None:
 @lru_cache(maxsize=16_384)
 def names(cell: str) -> str | None:
     """Dtypes or formats as JSON, as the source names them: ``DT_BF16;INT64`` → ``["DT_BF16","INT64"]``."""
-    text = told(cell)
+    text = word(cell)
     if text is None or len(text) > LONGEST_TEXT:
         return None
     return compact([word.strip(" \"'") for word in text.split(";")])
@@ -75,7 +75,7 @@ def outputs(shape_cell: str, dtype_cell: str, format_cell: str) -> str | None:
 @lru_cache(maxsize=16_384)
 def blocks(cell: str) -> int | None:
     """A number of blocks; None where there is none, as of every collective, which says 0."""
-    text = told(cell) or ""
+    text = word(cell) or ""
     text = text.removesuffix(".0")
     if not text.isascii() or not text.isdigit() or len(text) > 18:
         return None
@@ -85,15 +85,15 @@ def blocks(cell: str) -> int | None:
 @lru_cache(maxsize=16_384)
 def kernel_type(cell: str) -> str | None:
     """What sort of kernel it is; None where the table does not tell: "0" is how some versions write that."""
-    text = told(cell)
+    text = word(cell)
     return None if text is None or text.isdigit() else text
 
 
 @lru_cache(maxsize=16_384)
 def collective_word(name: str) -> str:
-    """The library's word for a collective, from the name of one call: ``hcom_allReduce__586_0_1`` → ``hcom_allReduce_``.
+    """The library's word for a collective from the name of a call: ``hcom_allReduce__586_0_1`` → ``hcom_allReduce_``.
 
-    What follows names the group, the call's number in it, and the iteration.
+    What follows it names the group, the call's number in it, and the iteration.
     """
     word, separator, _ = name.partition("__")
     return f"{word}_" if separator else name
@@ -106,11 +106,12 @@ def is_communication(name: str, core: str | None) -> bool:
 
 def what_of(name: str, type_: str, core: str, inputs: tuple[str, str, str], outs: tuple[str, str, str]) -> What:
     """What the cells of a row say; ``inputs`` and ``outs`` are shapes, dtypes and formats. "" is a missing cell."""
-    kernel, sort, place = told(name) or "", kernel_type(type_), told(core)
-    if is_communication(kernel, place):
-        word = sort or collective_word(kernel)
-        return What(word, type=sort, core=place, message=Message(word))
+    told, sort, place = word(name) or "", kernel_type(type_), word(core)
+    if is_communication(told, place):
+        call = sort or collective_word(told)
+        return What(call, type=sort, core=place, message=Message(call))
+    kernel = sort or kernel_by_name(told)
     return What(
-        sort or kernel_by_name(kernel), type=sort, core=place, shapes=shapes(inputs[0]), dtypes=names(inputs[1]),
-        formats=names(inputs[2]), outputs=outputs(*outs),
+        kernel, type=sort or (kernel if kernel != told else None), core=place,
+        shapes=shapes(inputs[0]), dtypes=names(inputs[1]), formats=names(inputs[2]), outputs=outputs(*outs),
     )  # fmt: skip
