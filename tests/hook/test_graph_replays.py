@@ -11,9 +11,7 @@ import pytest
 import torch
 from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent, events, read_all
-from torch import nn
 from torch._inductor import cudagraph_trees
-from torch.nn import functional
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from roofwatch.hook import graphs, oplog
@@ -52,24 +50,6 @@ def nothing_left() -> Iterator[None]:
     """No test leaves a mode behind."""
     yield
     assert _get_current_dispatch_mode_stack() == []
-
-
-def block() -> Callable[[], Any]:
-    """Ops of many kinds on small tensors: products, norms, lists, factories, scalars, casts."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(approximate="tanh"), nn.LayerNorm(16), nn.Linear(16, 4, bias=False))
-    x, q = torch.randn(3, 8), torch.randn(1, 2, 4, 8)
-
-    def work() -> None:
-        y = model(x)
-        torch.cat([y, y.t().contiguous().t()], 1).clamp_(0.1).sum(1, keepdim=True)
-        functional.scaled_dot_product_attention(q, q, q, is_causal=True)
-        x.to(torch.float16).mul(2.5)
-        functional.conv2d(torch.ones(1, 1, 4, 4), torch.ones(2, 1, 3, 3), stride=2, padding=1)
-        torch.where(x > 0, x, 0.0).topk(2)
-        torch._foreach_add([x, x], 1.0)
-
-    return work
 
 
 # -- bounds ------------------------------------------------------------------------------------------------------------
