@@ -8,6 +8,7 @@ from itertools import pairwise
 from roofwatch.agent import scheduler as module
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
+from roofwatch.agent.messages import hello_of
 from roofwatch.agent.plan import Seen, Wish
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.model.record import Trigger
@@ -18,8 +19,9 @@ MS = 1_000_000
 class Peer:
     """A registered process's end of the conversation: keeps what it is sent, and when."""
 
-    def __init__(self) -> None:
+    def __init__(self, close_path: str = "native") -> None:
         self.connection = self
+        self.hello = hello_of({"protocol": 1, "close_path": close_path})
         self.sent: list[dict] = []
         self.times: list[float] = []
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from roofwatch.hook.npu_names import METRICS
 from roofwatch.hook.protocol import socket_path
 from roofwatch.model.errors import UsageError
 
@@ -35,6 +36,13 @@ def _flag(text: str) -> bool:
     if text.lower() in {"", "0", "false", "no", "off"}:
         return False
     raise ValueError("must be 1 or 0")
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names or not set(names) <= set(METRICS):
+        raise ValueError(f"must be one or more of {', '.join(METRICS)}, joined by commas")
+    return names
 
 
 def _at_least(least: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -75,6 +83,9 @@ class Config:
     steps: int = _setting(2, _at_least(1, int), "optimizer steps a window covers")
     duration_ms: int = _setting(200, _at_least(1, int), "length of a window of a process without steps", metavar="MS")
     max_events: int = _setting(60_000, _at_least(100, int), "profiler events a window may hold; windows are cut to fit")
+    npu_metrics: tuple[str, ...] = _setting(
+        METRICS[:1], _metrics, f"metric sets of an NPU's windows, in turn: {', '.join(METRICS)}", metavar="NAME,…"
+    )
     max_processes: int = _setting(1024, _at_least(1, int), "processes registered at once")
     worker_memory_mb: int = _setting(500, _at_least(200, int), "memory a parse worker may map", metavar="MIB")
     worker_seconds: int = _setting(

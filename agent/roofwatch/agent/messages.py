@@ -171,7 +171,8 @@ def _cost(value: Any) -> Cost | None:
         return None
     base, longest, lost_in, lost_after = (integer(value.get(name), least=-INT64) for name in _COST_OPTIONAL)
     open_ns, quiesce, close, save, free = (entry or 0 for entry in needed)
-    return Cost(str(value["close_path"]), open_ns, quiesce, close, save, free, base, longest, lost_in, lost_after)
+    path, analysis = str(value["close_path"]), integer(value.get("parse_cpu_ns"), most=INT64 // 2)
+    return Cost(path, open_ns, quiesce, close, save, free, base, longest, lost_in, lost_after, analysis)
 
 
 def _padding(value: Any) -> Padding | None:

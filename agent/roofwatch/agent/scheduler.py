@@ -23,7 +23,9 @@ SLACK_S = 15.0  # the hook may wait 5 s for threads to settle and 5 s for the st
 STEPS_MOST, DURATION_MOST_MS = 1000, 10_000
 INTERVAL_LEAST_S = 0.5
 BACKLOG_MOST = 4  # windows waiting to be read; a window that would be thrown away is not taken
-LASTING = frozenset({protocol.UNSAFE, protocol.UNSUPPORTED, protocol.ERROR})  # asking again soon will not help
+LASTING = frozenset(
+    {protocol.UNSAFE, protocol.UNSUPPORTED, protocol.ERROR, protocol.ANALYSIS}
+)  # asking again soon will not help
 LASTING_STRETCH = 8  # times the interval, then
 
 
@@ -56,6 +58,7 @@ class Scheduler:
         self.interval_s = config.interval
         self.wish = Wish(config.steps, config.duration_ms)
         self._max_events = config.max_events
+        self._metrics = config.npu_metrics  # one set a window, in turn
         self._counters = counters
         self._backlog = backlog
         self._slots: dict[Member, Slot] = {}
@@ -106,6 +109,8 @@ class Scheduler:
         self._requests += 1
         loop = asyncio.get_running_loop()
         patience = FIRST_STEP_WITHIN_S + asked.max_ms / 1e3 + SLACK_S
+        if member.hello.close_path == protocol.NPU:
+            patience += protocol.ANALYSIS_S
         deadline = loop.call_later(patience, self._expired, slot)
         slot.open = Open(self._requests, trigger, asked, deadline)
         self._counters.windows["requested"] += 1
@@ -119,6 +124,8 @@ class Scheduler:
             "shapes": asked.shapes,
             "timeout_ms": int(FIRST_STEP_WITHIN_S * 1e3),
         }
+        if member.hello.close_path == protocol.NPU:
+            message["metrics"] = self._metrics[slot.rates.taken % len(self._metrics)]
         return "" if member.connection.send(message) else "gone"
 
     def answered(self, member: Member, request: int, *, refused: str = "") -> Open | None:

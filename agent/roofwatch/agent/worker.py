@@ -37,12 +37,15 @@ Record = Callable[[int, str, WindowContext], Window]
 
 def record(fd: int, form: str, context: WindowContext) -> Window:
     """Read, normalize and classify. Imported late: the checks before it need none of this."""
-    if form != protocol.KINETO_JSON:
+    if form not in (protocol.KINETO_JSON, protocol.ASCEND_DB):
         raise RoofwatchError(f"a window of the format {form!r}, which this agent does not read; upgrade the agent")
     from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
     known = graph_logs.known_of(context.graphs)
-    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds, known=known), context)
+    raw = registry.read(fd, LIMITS, bounds=context.bounds, known=known)
+    if form == protocol.ASCEND_DB:
+        raw.steps = None  # the profiler's one step is the whole window, of as many steps as the hook says
+    return pipeline.window_of(raw, context)
 
 
 def confine(memory_bytes: int) -> None:
@@ -96,7 +99,7 @@ def _sealed(window: Window, cpu_ns: int) -> link.Answer:
     from roofwatch.proto import codec  # noqa: PLC0415 - not before the trace has passed its checks
 
     if window.cost is not None:
-        window = replace(window, cost=replace(window.cost, parse_cpu_ns=cpu_ns))
+        window = replace(window, cost=replace(window.cost, parse_cpu_ns=cpu_ns + (window.cost.parse_cpu_ns or 0)))
     segment = codec.segment([window]).SerializeToString()
     if len(segment) > link.MAX_ANSWER // 2:
         return link.Answer(counters.PARSE_TOO_LARGE, f"the window has {len(segment)} bytes")

@@ -14,11 +14,12 @@ class Stamps:
         self.open_ns = self.quiesce_ns = self.close_ns = self.save_ns = self.free_ns = 0
 
 
-def cost(at: Stamps, steps: Steps, path: str, by_steps: bool) -> Dict[str, Any]:
+def cost(at: Stamps, steps: Steps, path: str, by_steps: bool, steady: bool = False) -> Dict[str, Any]:
     """The keys of ``model.Cost``. What the steps cannot say is None: no steps, too few before, too many since.
 
     Lost time is the sum of the steps less as many base steps, so a window that made nothing slower may show a little
-    less than zero. The step in which the window was freed counts as inside.
+    less than zero. The step in which the window was freed counts as inside. Where there are very many steps after it
+    (``steady``: a child was at work beside them) their median stands for each: a checkpoint among them is not ours.
     """
     base = steps.base_ns(at.opened_step) if by_steps else None
     inside_until = min(at.freed_step + 1, steps.count)
@@ -34,7 +35,7 @@ def cost(at: Stamps, steps: Steps, path: str, by_steps: bool) -> Dict[str, Any]:
         "base_step_ns": base,
         "longest_step_ns": max(inside) if inside else None,
         "lost_in_ns": _lost(inside, base),
-        "lost_after_ns": _lost(after, base),
+        "lost_after_ns": _lost([sorted(after)[len(after) // 2]] * len(after) if after and steady else after, base),
     }
 
 

@@ -6,6 +6,7 @@ high numbers, which such loops rarely reach, and before each use it is made sure
 
 import fcntl
 import os
+import select
 import socket
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -64,6 +65,14 @@ class JobChannel(protocol.Channel):
         """As ``Channel``; raises Closed where the job has closed the socket."""
         self._check()
         return super().receive()
+
+    def hung_up(self) -> bool:
+        """Whether the other end has gone, or the job has closed ours. Reads nothing."""
+        if not self._mark.holds(self.sock.fileno()):
+            return True
+        poll = select.poll()
+        poll.register(self.sock, 0)  # a hang-up is always told
+        return bool(poll.poll(0))
 
     def end(self) -> None:
         """Wake whoever waits in ``receive``. Raises OSError or Closed."""

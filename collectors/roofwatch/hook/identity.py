@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, Dict, List, Mapping, Optional
 
+from . import npu_devices
 from .native import flavour
 
 VERSION = "0.1.0"
@@ -17,9 +18,19 @@ _SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
-def describe(torch: Any, model: Optional[str], labels: Mapping[str, str], close_path: str) -> Dict[str, Any]:
-    """The ``hello`` without its type. Call once the job computes: asking torch for its threads settles their number."""
+def describe(
+    torch: Any, model: Optional[str], labels: Mapping[str, str], close_path: str, npu: Any = None
+) -> Dict[str, Any]:
+    """The ``hello`` without its type. Call once the job computes: asking torch for its threads settles their number.
+
+    ``npu``: what torch_npu offers, where the job computes on one.
+    """
     accelerator = flavour(torch) if torch.cuda.is_available() and torch.cuda.is_initialized() else "cpu"
+    versions, accelerators = _versions(torch), _accelerators(torch)
+    if npu is not None:
+        accelerator = "npu"
+        versions.update(npu_devices.versions(sys.modules.get("torch_npu"), npu))
+        accelerators = npu_devices.devices(npu)
     threads = torch.get_num_threads()
     return {
         "protocol": 1,
@@ -32,8 +43,8 @@ def describe(torch: Any, model: Optional[str], labels: Mapping[str, str], close_
         "world_size": _number(_SIZES),
         "job": job(os.environ),
         "container": container(),
-        "versions": _versions(torch),
-        "devices": [*_accelerators(torch), _cpu(threads)],
+        "versions": versions,
+        "devices": [*accelerators, _cpu(threads)],
         "accelerator": accelerator,
         "close_path": close_path,
         "threads": threads,

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Dict, Mapping, Optional
 
-from . import guard, identity
+from . import guard, identity, npu, npu_guard
 from .capture import Captures
 from .dynamo import skip_in_dynamo
 from .log import failure
@@ -29,8 +29,9 @@ class Hook:
         self.steps = Steps(self._boundary)
         path = choose(torch)
         self.taker = Taker(path, self.steps, Captures(torch, self._capture_begins))
+        self.npu = False  # the job computes on one
         self.explicit = False  # attach() was called: whatever this process is, it is to be seen
-        self.session = Session(self.taker, self._describe, self._welcome)
+        self.session = Session(self.taker, self._describe, self._welcome, self._accelerate)
         if path.bindings is not None:
             guard.install(torch, path.bindings, self.taker)
         from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -53,7 +54,27 @@ class Hook:
         self.taker.capture_begins()
 
     def _describe(self) -> Dict[str, Any]:
-        return identity.describe(self.torch, self.model, self.labels, self.taker.path.name)
+        self._accelerate()
+        vendor = getattr(self.taker.path, "vendor", None)
+        return identity.describe(self.torch, self.model, self.labels, self.taker.path.name, vendor)
+
+    def _accelerate(self) -> bool:
+        """Once the job computes on an NPU, its windows are torch_npu's. Whether this has just become so.
+
+        Not before: torch is imported long before the job has chosen and started its device.
+        """
+        if self.npu or not npu.used(self.torch):
+            return False
+        path = npu.choose(self.torch)
+        if not self.taker.change(path):
+            return False
+        self.npu = True
+        if isinstance(path, npu.NpuPath):
+            path.exiting = lambda: self.taker.exiting
+            path.stop = lambda: self.taker.exiting or self.taker.hurry or self.session.gone()
+            npu_guard.install(path.vendor, self.taker, path)
+            self.process.leave_first()
+        return True
 
 
 def attach(model: Optional[str] = None, labels: Optional[Mapping[str, str]] = None, explicit: bool = True) -> None:

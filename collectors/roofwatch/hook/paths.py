@@ -71,13 +71,22 @@ class NativePath:
 
     name = protocol.NATIVE
     timed = any_thread = True
+    apart = False  # whether most of the work after the cut is another process's
     stall_ns = None
 
     def __init__(self, bindings: Bindings) -> None:
         self.bindings, self.native = bindings, Native(bindings.torch)
         self.warms = flavour(bindings.torch) != "cpu"  # one step of warm-up, for the device's own recorder
+        self.told: Dict[str, Any] = {}  # what the window's message says beside the rest
         self.state: Optional[Shared] = None  # detached; never released except by close
         self._now: Any = None
+
+    def ready(self, request: Dict[str, Any]) -> None:
+        """On the hook's thread, before anything else. Raises Refused."""
+
+    def full(self) -> bool:
+        """Whether an open window has written as much as it may."""
+        return False
 
     def taken(self) -> bool:
         """Whether somebody else's profiler is open."""
@@ -158,11 +167,13 @@ class PlainPath:
     name = protocol.PLAIN
     any_thread = False
     warms = False
+    apart = False
 
     def __init__(self, bindings: Bindings) -> None:
         self.bindings: Any = bindings
         severity()  # a build whose messages cannot be muted gets no windows
         self.started = False
+        self.told: Dict[str, Any] = {}
         self.thread: Optional[int] = None  # that has the profiler open
         self.fd = -1
         self.stall_ns = (0, 0, 0)  # of close, save, free, on the stepping thread
@@ -170,6 +181,13 @@ class PlainPath:
         self._act: Optional[Callable[[], None]] = None
         # One for the life of the process: Python may run it long after it was asked to, while the main thread waits.
         self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_main)
+
+    def ready(self, request: Dict[str, Any]) -> None:
+        """On the hook's thread, before anything else. Raises Refused."""
+
+    def full(self) -> bool:
+        """Whether an open window has written as much as it may."""
+        return False
 
     def taken(self) -> bool:
         """Whether somebody else's profiler is open."""

@@ -21,6 +21,11 @@ class Process:
         os.register_at_fork(before=self._before, after_in_parent=self._parent, after_in_child=self._child)
         atexit.register(self._leave)
 
+    def leave_first(self) -> None:
+        """At exit before everything that was registered until now: a device's library may have been, meanwhile."""
+        atexit.unregister(self._leave)
+        atexit.register(self._leave)
+
     def _before(self) -> None:
         """No call into kineto is under way, no window records, and the process is as many-threaded as the job made it.
 

@@ -20,7 +20,8 @@ WINDOW = "window"
 REFUSED = "refused"
 GRAPH_LOGS = "graph_logs"
 
-KINETO_JSON = "kineto-json"  # the only format of a window so far
+KINETO_JSON = "kineto-json"
+ASCEND_DB = "ascend-db"  # what torch_npu's offline analysis makes of a window
 
 OWN_PROFILER = "own_profiler"
 GRAPH_CAPTURE = "graph_capture"
@@ -31,13 +32,19 @@ GIVEN_UP = "given_up"
 UNSAFE = "unsafe"
 UNSUPPORTED = "unsupported"
 ERROR = "error"
-REASONS = (OWN_PROFILER, GRAPH_CAPTURE, BUSY, EXITING, NO_STEPS, GIVEN_UP, UNSAFE, UNSUPPORTED, ERROR)
+DISK = "disk"
+ANALYSIS = "analysis"
+REASONS = (
+    OWN_PROFILER, GRAPH_CAPTURE, BUSY, EXITING, NO_STEPS, GIVEN_UP, UNSAFE, UNSUPPORTED, ERROR, DISK, ANALYSIS
+)  # fmt: skip
 
 NATIVE = "native"
 BINDINGS = "bindings"
 PLAIN = "plain"
+NPU = "npu"
 NONE = "none"
-CLOSE_PATHS = (NATIVE, BINDINGS, PLAIN, NONE)
+CLOSE_PATHS = (NATIVE, BINDINGS, PLAIN, NPU, NONE)
+ANALYSIS_S = 240.0  # between the cut of an NPU's window and its message, at most: the vendor's analysis, one at a time
 
 MAX_FROM_JOB = 256 * 1024
 MAX_FROM_AGENT = 64 * 1024

@@ -30,5 +30,6 @@ class Window:
         self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
         self.start_unix_ns = 0
         self.whole = False  # cut at a step boundary
-        self.lost = ""  # why it was given up
+        self.lost = ""  # why it was given up …
+        self.detail = ""  # … in a word or two
         self.at = Stamps()

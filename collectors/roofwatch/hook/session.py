@@ -22,10 +22,19 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Session:
-    """``describe()`` gives the hello, ``welcome()`` says whether to say it; ``alive``: the process computes."""
+    """``describe()`` gives the hello, ``welcome()`` says whether to say it; ``alive``: the process computes.
 
-    def __init__(self, taker: Taker, describe: Callable[[], Dict[str, Any]], welcome: Callable[[], bool]) -> None:
-        self.taker, self.describe, self.welcome = taker, describe, welcome
+    ``changed()`` is asked before each window: where it is true the hello no longer holds, and is said again.
+    """
+
+    def __init__(
+        self,
+        taker: Taker,
+        describe: Callable[[], Dict[str, Any]],
+        welcome: Callable[[], bool],
+        changed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.taker, self.describe, self.welcome, self.changed = taker, describe, welcome, changed
         self.alive = False
         self.renew()
 
@@ -105,6 +114,8 @@ class Session:
                         return RETRY_MOST_S
                     welcomed = welcomed or message["type"] == protocol.WELCOME
                     if message["type"] == protocol.TAKE_WINDOW:
+                        if self.changed():
+                            return 0.0
                         self._answer(channel, message)
         except (OSError, protocol.Closed, protocol.ProtocolError) as error:
             log("no agent: %s" % (error or type(error).__name__), once=True)
@@ -113,6 +124,11 @@ class Session:
                 channel.close()
                 self.channel = None if self.channel is channel else self.channel
         return 0.0 if welcomed else None
+
+    def gone(self) -> bool:
+        """Whether nobody waits for a window any more."""
+        channel = self.channel
+        return channel is None or channel.hung_up()
 
     def _answer(self, channel: JobChannel, request: Dict[str, Any]) -> None:
         answer: Dict[str, Any] = {"type": protocol.REFUSED, "request": request.get("request")}
@@ -136,6 +152,7 @@ class Session:
     def stop(self) -> None:
         """End the thread where it only waits, so that the process has the threads that it has without us."""
         self.running = None
+        self.taker.hurry = True
         self._wake()
         channel, over = self.channel, self.over
         if channel is not None:

@@ -23,6 +23,7 @@ DRAIN_S = 0.015  # ops in flight at the cut may still record their ends
 RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
 CAPTURE_S = 5.0
+WATCH_S = 0.5
 EXIT_S = 10.0  # longer than any close
 
 
@@ -36,6 +37,7 @@ class Taker:
         self.windows = 0
         self.job_profiler = 0  # the job's own profiler is prepared or running
         self.exiting = False
+        self.hurry = False  # the hook's thread is to end: what takes long is dropped
         self.renew()
 
     def renew(self) -> None:
@@ -63,7 +65,9 @@ class Taker:
         window = self.window
         if self.exiting:
             return
-        if window is None:
+        if self.path.foreign() or (self.path.apart and self.captures.count):
+            self.steps.at = self.steps.count + 1  # closed by the thread that opened it, and never inside a capture
+        elif window is None:
             self.discard()
         elif self.phase == OPEN:
             self._cut(window, whole=True)
@@ -77,7 +81,7 @@ class Taker:
         try:
             opening(window)
         except Refused as refusal:
-            window.lost, self.phase = refusal.reason, IDLE
+            window.lost, window.detail, self.phase = refusal.reason, refusal.detail, IDLE
         except Exception as error:
             failure("open", error)
             window.lost, self.phase = protocol.ERROR, LOST
@@ -91,16 +95,18 @@ class Taker:
         begun = time.monotonic_ns()
         self.phase = WARM
         self.path.prepare(window.shapes)
+        window.at.open_ns += time.monotonic_ns() - begun
         if self.path.warms and window.by_steps:
             self.steps.at = self.steps.count + 1
         else:
             self._enable(window)
-        window.at.open_ns += time.monotonic_ns() - begun
 
     def _enable(self, window: Window) -> None:
+        begun = time.monotonic_ns()
         self.path.enable()
         window.start_unix_ns = time.time_ns()
         at = window.at
+        at.open_ns += time.monotonic_ns() - begun
         at.opened, at.opened_step = time.monotonic_ns(), self.steps.count
         self.phase = OPEN
         padding.start()
@@ -131,10 +137,12 @@ class Taker:
 
     def take(self, request: Dict[str, Any]) -> trace.Taken:
         """Take one window as asked. Raises Refused."""
+        self.hurry = False
         by_steps = self.steps.count > 0
         if not by_steps and not self.path.timed:
             raise Refused(protocol.UNSUPPORTED, "no steps")
         window = Window(request, self.windows == 0, by_steps)
+        self.path.ready(request)
         with self.lock:
             if self.phase == CUT and self.window is None:  # inherited over a fork
                 self.discard()
@@ -161,14 +169,25 @@ class Taker:
                 window.lost = protocol.EXITING if self.exiting else protocol.NO_STEPS
                 self.discard()
         if window.lost:
-            raise Refused(window.lost)
+            raise Refused(window.lost, window.detail)
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
-        self.wait(lambda: self.phase != OPEN, left / 1e9)
+        self._watch(left / 1e9)
         if self.phase == OPEN:
             self.path.interrupt(self.expire)
+            if self.path.apart and window.by_steps:
+                self.steps.at = self.steps.count + 1  # where another thread than the main one steps
             if not self.wait(lambda: self.phase != OPEN, EXPIRE_S):
                 window.lost = protocol.GIVEN_UP
                 self.steps.at = self.steps.count + 1  # the next step closes it
+
+    def _watch(self, seconds: float) -> None:
+        """Wait for the cut, or until an open window is to be cut: after ``seconds``, or where it has written enough."""
+        end = time.monotonic() + seconds
+        while self.phase == OPEN and not self.path.full():
+            left = end - time.monotonic()
+            if left <= 0 or self.exiting:
+                return
+            self.wait(lambda: self.phase != OPEN, min(left, WATCH_S) if self.path.apart else left)
 
     def open_here(self) -> None:
         """Open a window that is armed, on this thread; for a window by time where only a thread itself can."""
@@ -199,16 +218,22 @@ class Taker:
                 if self.phase != CUT:
                     raise Refused(window.lost or protocol.GIVEN_UP)
                 result = self._close(window)
-            taken = trace.Taken(self._save(window, result))
+            if self.path.apart:
+                self.path.start()
+            fd = -1 if self.path.apart else self._save(window, result)
+        taken = trace.Taken(self._save(window, result) if fd < 0 else fd)
         self.windows += 1
         try:
             self._residue(window)
-            costs = cost(window.at, self.steps, self.path.name, window.by_steps)
+            costs = cost(window.at, self.steps, self.path.name, window.by_steps, self.path.apart)
         except BaseException:
             taken.close()
             raise
         taken.message = trace.message(request, window, self.steps.count, costs, padding.sums())
         taken.message["replays"] = self.captures.graphs.told()
+        taken.message.update(self.path.told)
+        if "analysis" in self.path.told:
+            costs["parse_cpu_ns"] = self.path.told["analysis"]["cpu_ns"]  # on the node, not in the job
         return taken
 
     @contextmanager
@@ -246,12 +271,14 @@ class Taker:
             fd: int = self.path.save(result)
             saved = time.monotonic_ns()
         finally:
-            if not self.exiting:  # else its memory goes with the process
+            if not self.exiting or self.path.apart:  # else its memory goes with the process
                 self.path.free(result)
         at = window.at
         at.save_ns, at.free_ns, at.freed_step = saved - begun, time.monotonic_ns() - saved, self.steps.count
         if self.path.stall_ns is not None:  # closed on the stepping thread
             at.close_ns, at.save_ns, at.free_ns = self.path.stall_ns
+        if self.path.apart:
+            at.freed_step = at.cut_step
         return fd
 
     def _residue(self, window: Window) -> None:
@@ -260,6 +287,14 @@ class Taker:
             goal = window.at.freed_step + 1 + RESIDUE_STEPS
             self.steps.at = goal
             self.wait(lambda: self.steps.count >= goal, RESIDUE_S)
+
+    def change(self, path: Any) -> bool:
+        """Take windows in another way from now on. False while one is being taken."""
+        with self.lock:
+            if self.phase != IDLE or self.window is not None:
+                return False
+            self.path = path
+            return True
 
     def wait(self, done: Callable[[], bool], seconds: float) -> bool:
         """Sleep until ``done()``, looked at whenever somebody calls ``wake``; False at exit and after ``seconds``."""
@@ -329,6 +364,8 @@ class Taker:
             try:
                 if self.phase in (OPEN, CUT):
                     self.path.abandon(cut=self.phase == OPEN)
+                elif self.path.apart and self.phase == WARM:
+                    self.discard()
                 self.phase = LOST
             finally:
                 self.lock.release()
