@@ -49,6 +49,7 @@ class Meta(Struct, tag_field="ph", tag="M", gc=False):
     """A name or sort order of a process or thread."""
 
     name: str = ""
+    pid: Id = None
     args: Raw = _NO_ARGS
 
 
