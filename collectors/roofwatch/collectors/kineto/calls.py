@@ -14,7 +14,9 @@ _CAPTURE_BEGIN = re.compile(r"\A(?:cu|cuda|hip)StreamBeginCapture")
 _CAPTURE_END = re.compile(r"\A(?:cu|cuda|hip)StreamEndCapture")
 _ANY_COPY = re.compile(r"Memcpy")
 _COPY = re.compile(r"Memcpy(?!.*Async)")  # returns when the copy is done
-_SYNC = re.compile(r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A(?:cuda|hip)Free\Z")
+_SYNC = re.compile(
+    r"(?:Stream|Device|Event|Ctx)Synchronize|ThreadSynchronize|\A(?:cuda|hip)Free\Z|\A(?:AscendCL@)?aclrtSynchronize"
+)
 _SYNC_OPS = frozenset({"aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"})
 _COPY_OP = "aten::copy_"
 _PAGEABLE = re.compile(r"Pageable")  # a copy from or to ordinary host memory blocks its caller, even when asynchronous

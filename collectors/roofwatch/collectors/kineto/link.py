@@ -119,20 +119,26 @@ class Host:
         return result
 
 
-def host_side(columns: Columns, window: Taken | None = None) -> Host:
-    """Nests the host events of a trace. A window whose bounds are known is one stretch of steps, counted elsewhere."""
+def host_side(columns: Columns, window: Taken | None = None, backward: Mask | None = None) -> Host:
+    """Nests the host events of a trace. A window whose bounds are known is one stretch of steps, counted elsewhere.
+
+    ``backward``: which ops are surely of a backward pass, where the source tells it better than their names.
+    """
     ops, notes = columns.ops, columns.notes
     names: Sequence[str] = columns.names.values_seen
     nested = nest(ops["thread"], ops["start"], ops["end"])
     has_inputs = np.fromiter(map(_has_shapes, columns.inputs.values_seen), dtype=np.bool_)
     optimizer = calls.mask(names, calls.is_optimizer)[notes["name"]]
     starts, ends, steps = steps_of(columns) if window is None else _as_steps(window)
+    is_backward = calls.mask(names, calls.is_backward)[ops["name"]]
+    if backward is not None:
+        is_backward |= backward
     return Host(
         columns=columns,
         ops=nested,
         ranges=ranges_of(columns),
         optimizer=nest(notes["thread"][optimizer], notes["start"][optimizer], notes["end"][optimizer]),
-        backward=_inherited(nested, calls.mask(names, calls.is_backward)[ops["name"]][nested.order]),
+        backward=_inherited(nested, is_backward[nested.order]),
         has_inputs=has_inputs,
         asked=ops_of(columns, nested, has_inputs),
         autograd=_autograd_threads(columns, nested),

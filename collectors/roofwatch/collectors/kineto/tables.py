@@ -101,7 +101,7 @@ class Table:
     def close(self) -> None:
         """Ends appending."""
         for name, parts in self._parts.items():
-            self._columns[name] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+            self._columns[name] = parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int64)])
             parts.clear()
 
     def keep(self, mask: NDArray[np.bool_]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,14 +51,26 @@ def host_hull(columns: Columns, host: Host) -> tuple[int, int] | None:
 
 
 def with_timelines(
-    devices: Sequence[RawDevice], position: Ints, columns: Columns, host: Host, launches: Launches
+    devices: Sequence[RawDevice],
+    position: Ints,
+    columns: Columns,
+    host: Host,
+    launches: Launches,
+    *,
+    collective: Mask | None = None,
+    returned: Ints | None = None,
 ) -> None:
-    """Fills in span, busy, causes and exposed times of devices; ``position`` names the device of each record."""
+    """Fills in span, busy, causes and exposed times of devices; ``position`` names the device of each record.
+
+    ``collective``: which records communicate, where the source tells it better than their names. ``returned``: when
+    the launch of each record was over, where that is not when its call returned (a queue stands between).
+    """
     hull = host_hull(columns, host)
     waits = Waits(columns, host, launches)
     names = columns.names.values_seen
     sort, name = columns.device["sort"], columns.device["name"]
-    collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
+    if collective is None:
+        collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
     copy = sort == MEMCPY
     compute = (sort == KERNEL) & ~collective
     for index, device in enumerate(devices):
@@ -68,6 +81,9 @@ def with_timelines(
             low, high = min(low, hull[0]), max(high, hull[1])
         busy = union(start, end)
         gaps = gaps_of(rows, outside(busy, low, high), columns, launches)
+        if returned is not None and len(gaps.following):
+            later = np.where(gaps.following >= 0, returned[gaps.following], gaps.returned)
+            gaps = replace(gaps, returned=np.maximum(gaps.returned, later))
         shares, split = _shares(gaps, waits, low, high)
         device.span_ns = high - low
         device.busy_ns = length(busy)
