@@ -148,6 +148,11 @@ class PipeSums:
         self._seen: dict[str, Floats] = {}
         self.bad = 0  # values that are no ratio
 
+    def know(self, pipe: str) -> None:
+        """A pipe that is 0 for every call with metrics that it is not told of."""
+        self._sums.setdefault(pipe, np.zeros(self._groups))
+        self._seen[pipe] = np.ones(self._groups)
+
     def add(self, pipe: str, rows: Ints, ratio: Floats) -> None:
         """Metrics of one pipe (of ``PIPE_FIELDS``): the rows they are of, and the ratios, NaN where there is none."""
         known = ~np.isnan(ratio)
@@ -158,7 +163,7 @@ class PipeSums:
         owner = self._which[rows]
         for sums, weight in ((self._sums, ratio * self._duration[rows]), (self._seen, None)):
             found = np.bincount(owner, weight, minlength=self._groups)
-            sums[pipe] = sums.get(pipe, 0.0) + found
+            sums[pipe] = sums[pipe] + found if pipe in sums else found.astype(np.float64)
         self._measured[rows] = True
 
     def of_groups(self) -> list[Pipes | None]:
