@@ -96,7 +96,8 @@ def answer() -> dict[str, Any]:
             "windows": 48, "device_records": 30_107, "device_time_ns": 12_500_000_000, "busy_ns": 6_100_000_000,
             "span_ns": 10_000_000_000, "linked_share": 0.99, "backlog_share": 0.01, "classified_share": 0.978,
             "named_share": 0.011, "sampled_share": 0.02, "graph_share": None, "graph_attributed_share": None,
-            "model_flops": 10**15, "mfu": 0.382, "mfu_known_share": 0.94,
+            "model_flops": 10**15, "mfu": 0.382, "mfu_known_share": 0.94, "disagree_share": None, "layout_ns": None,
+            "layout_share": None,
             "dropped": {"oversized": 2, "unfinished": 1_234},
         },
         "timeline": {

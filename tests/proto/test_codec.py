@@ -118,7 +118,7 @@ costs = st.builds(
 )
 ledgers = st.builds(
     Ledger, number, number, number, st.booleans(), number, number, number, number, number,
-    st.dictionaries(text, number, max_size=3), number, number, number, number,
+    st.dictionaries(text, number, max_size=3), number, number, number, number, number, number, maybe_number,
 )  # fmt: skip
 
 
@@ -141,6 +141,7 @@ def windows(draw: st.DrawFn) -> Window:
         ridge=st.none() | real,
         step_calls=number,
         step_ns=number,
+        formula_bound=st.none() | st.sampled_from(Bound),
     )
     collectives = st.builds(
         Collective, st.integers(0, len(on) - 1), text, text, number, number, st.none() | st.integers(0, 9999),

@@ -183,18 +183,27 @@ def test_addresses() -> None:
     assert [config.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
 
 
-def test_a_database_of_the_first_version_keeps_what_it_holds(tmp_path: Path) -> None:
-    """A window written under schema 0001 is there after the upgrade: its new sums are empty, the rest unknown."""
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, revision: str) -> None:
+    """A window written under an older schema is there after the upgrade: its new sums are empty, the rest unknown."""
     engine = create_engine(f"sqlite:///{tmp_path / 'store.db'}")
     with engine.begin() as connection:
-        upgrade.run(connection, "0001")
-        names = [c["name"] for c in inspect(connection).get_columns("windows")]
-        values = ", ".join("x'00'" if n == "uid" else "'text'" if n in {"trigger", "collector"} else "1" for n in names)
-        connection.execute(text(f"INSERT INTO windows ({', '.join(names)}) VALUES ({values})"))  # noqa: S608 - our own
+        upgrade.run(connection, revision)
+        for table in ("windows", "kernel_stats"):
+            names = [c["name"] for c in inspect(connection).get_columns(table)]
+            values = ", ".join(
+                "x'00'" if n in {"uid", "histogram"} else "'text'" if n in {"trigger", "collector"} else "1"
+                for n in names
+            )
+            connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"))  # noqa: S608 - our own
     engine.dispose()
     opened = database.open(str(tmp_path / "store.db"))
     with opened.read() as connection:
         w = schema.windows.c
         row = connection.execute(select(w.device_time_ns, w.first_step, w.model_ns, w.model_peak_ns)).one()
-        assert tuple(row) == (1, None, 0, 0)
+        assert tuple(row) == ((1, None, 0, 0) if revision == "0001" else (1, 1, 1, 1))
+        row = connection.execute(select(w.device_time_ns, w.compared_ns, w.disagreed_ns, w.layout_ns)).one()
+        assert tuple(row) == (1, 0, 0, None)
+        k = schema.kernel_stats.c
+        assert connection.execute(select(k.total_ns, k.formula_bound)).one() == (1, None)
     opened.close()

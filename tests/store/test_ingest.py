@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from store_builders import GEMM, H100, NORM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Evidence, Signature, Window
+from roofwatch.model.record import Bound, Evidence, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import schema, unpack
@@ -42,10 +42,12 @@ def small(name: str) -> Window:
 
 def test_every_column_of_a_kernel(db: Database, writer: Writer) -> None:
     """The fact row of a kernel holds what was sent, each value in its own column."""
-    kernel = dataclasses.replace(stat(GEMM, [1000, 2000, 4000]), step_calls=2, step_ns=3000)
-    store(writer, segment_of([window_of("a", [kernel])], 1))
+    kernel = dataclasses.replace(stat(GEMM, [1000, 2000, 4000]), step_calls=2, step_ns=3000, formula_bound=Bound.MEMORY)
+    store(writer, segment_of([window_of("a", [kernel, stat(NORM, [5])])], 1))
     with db.read() as connection:
-        row = connection.execute(schema.kernel_stats.select()).one()._asdict()
+        k = schema.kernel_stats
+        row = connection.execute(k.select().where(k.c.signature_id == GEMM.id)).one()._asdict()
+        assert connection.execute(select(k.c.formula_bound).where(k.c.signature_id == NORM.id)).scalar_one() is None
     assert row.pop("histogram")
     assert row == {
         "window_id": 1,
@@ -59,6 +61,7 @@ def test_every_column_of_a_kernel(db: Database, writer: Writer) -> None:
         "device": 0,
         "evidence": schema.EVIDENCE_CODES[Evidence.SHAPES],
         "bound": 1,
+        "formula_bound": 2,
     }
 
 

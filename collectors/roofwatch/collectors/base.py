@@ -111,6 +111,8 @@ class RawGroup:
     formats: str | None = None  # JSON list of the inputs' formats
     outputs: str | None = None  # JSON [shapes, dtypes, formats] of the outputs
     pipes: Pipes | None = None
+    hf32: bool | None = None  # Ascend: whether fp32 products may be done in HF32, where the source tells
+    inserted: bool = False  # Ascend: another operator needed it (a relayout of its operand), nobody called it by itself
     op_calls: int | None = None  # calls of the op behind these records; fewer where one op launches several
 
 

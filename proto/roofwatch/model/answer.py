@@ -14,14 +14,15 @@ from typing import Any
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Signature, Window
+from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Signature, Vendor, Window
 
 SCHEMA_VERSION = 1
 
 ROW_KEYS = (
     "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "device", "calls", "total_ns", "est_ns", "share",
     "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns", "flops", "bytes", "intensity", "ridge", "bound", "evidence",
-    "roof_fraction", "winnable_ns", "flops_max", "roof_fraction_max", "bound_range", "algbw", "busbw",
+    "roof_fraction", "winnable_ns", "flops_max", "roof_fraction_max", "bound_range", "algbw", "busbw", "formula_bound",
+    "l2_assisted",
 )  # fmt: skip
 
 
@@ -45,6 +46,8 @@ class StatSum:
     roof_total_ns: float | None
     ridge: float | None
     histogram: Histogram | None = None
+    formula_bound: Bound | None = None
+    vendor: Vendor | None = None
 
 
 @dataclass(slots=True)
@@ -66,6 +69,10 @@ class CoverageSum:
     model_known_ns: int = 0
     model_flops: int = 0
     model_peak_ns: int = 0
+    compared_ns: int = 0
+    disagreed_ns: int = 0
+    layout_ns: int = 0
+    layout_of_ns: int = 0  # compute time of the windows whose layout tax is known
     graph_ns: int = 0
     graph_attributed_ns: int = 0
     sampled_ns: int = 0  # duration of the windows that represent a known time…
@@ -91,6 +98,11 @@ class CoverageSum:
         self.model_known_ns += ledger.model_known_ns
         self.model_flops += ledger.model_flops
         self.model_peak_ns += ledger.model_peak_ns
+        self.compared_ns += ledger.compared_ns
+        self.disagreed_ns += ledger.disagreed_ns
+        if ledger.layout_ns is not None:
+            self.layout_ns += ledger.layout_ns
+            self.layout_of_ns += ledger.classifiable_ns
         self.graph_ns += sum(graph.total_ns for graph in window.graphs)
         self.graph_attributed_ns += sum(graph.attributed_ns for graph in window.graphs)
         if window.represents_ns:
@@ -117,6 +129,9 @@ class CoverageSum:
             "model_flops": self.model_flops if self.model_known_ns else None,
             "mfu": mfu(self.model_peak_ns, self.model_known_ns, self.span_ns),
             "mfu_known_share": ratio(self.model_known_ns, self.model_ns),
+            "disagree_share": ratio(self.disagreed_ns, self.compared_ns),
+            "layout_ns": self.layout_ns if self.layout_of_ns else None,
+            "layout_share": ratio(self.layout_ns, self.layout_of_ns),
             "dropped": dict(sorted(self.dropped.items())),
         }
 
@@ -160,6 +175,8 @@ def sums_of(window: Window) -> list[StatSum]:
                 roof_total_ns=None if stat.roof_ns is None else stat.roof_ns * stat.calls,
                 ridge=stat.ridge,
                 histogram=stat.histogram,
+                formula_bound=stat.formula_bound,
+                vendor=device.device.vendor,
             )
         )
     return sums
@@ -219,7 +236,23 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "winnable_ns": _winnable(leading.bound, est, fraction),
         **_range(signature, leading.ridge, fraction),
         **_bandwidths(signature, ratio(total, calls)),
+        "formula_bound": None if leading.formula_bound is None else str(leading.formula_bound),
+        "l2_assisted": l2_assisted(leading.vendor, signature, leading.ridge, fraction),
     }
+
+
+def l2_assisted(
+    vendor: Vendor | None, signature: Signature, ridge: float | None, fraction: float | None
+) -> bool | None:
+    """Whether an Ascend kernel's bytes are more than its memory delivers in the measured time: part came from L2.
+
+    None where its bytes, its memory's bandwidth or its time are unknown, and for other vendors, which have no such
+    large L2. Only where the bytes make the roof: a product that beats its compute ceiling is no matter of L2.
+    """
+    if vendor is not Vendor.ASCEND or fraction is None or not signature.bytes:
+        return None
+    by_bytes = not signature.flops or (ridge is not None and signature.flops / signature.bytes < ridge)
+    return by_bytes and fraction > 1.0
 
 
 def _winnable(bound: Bound, est: float, fraction: float | None) -> int | None:

@@ -192,6 +192,7 @@ class KernelStat:
     ridge: float | None = None  # π/β in FLOP per byte for this precision and unit on this device
     step_calls: int = 0  # the part launched inside the window's steps
     step_ns: int = 0
+    formula_bound: Bound | None = None  # the shapes' verdict beside a measured one: both are kept (evidence counters)
 
     @property
     def roof_fraction(self) -> float | None:
@@ -268,7 +269,9 @@ class Ledger:
     """What was read and what was not. Device times are sums over device records.
 
     The ``model_`` sums are over matrix products, convolutions and attention: their device time, the part of it with
-    known FLOPs and peak, those FLOPs, and the time that they need at the peak of their precision.
+    known FLOPs and peak, those FLOPs, and the time that they need at the peak of their precision. ``compared_ns`` is
+    of kernels with a measured and a formula's verdict, ``disagreed_ns`` the part where the two differ. ``layout_ns``
+    is the layout tax of an Ascend device (None of others): changes of format, order and dtype that other ops needed.
     """
 
     events_read: int
@@ -285,6 +288,9 @@ class Ledger:
     model_known_ns: int = 0
     model_flops: int = 0
     model_peak_ns: int = 0
+    compared_ns: int = 0
+    disagreed_ns: int = 0
+    layout_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

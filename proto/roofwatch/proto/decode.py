@@ -161,12 +161,12 @@ class Decoder:
         fields = (
             columns.device, columns.calls, columns.total_ns, columns.min_ns, columns.max_ns, columns.bound,
             columns.evidence, columns.roof_ns, columns.ridge, columns.step_calls, columns.step_ns,
-            columns.histogram_low, columns.histogram_length,
+            columns.histogram_low, columns.histogram_length, columns.formula_bound or [0] * len(columns.signature),
         )  # fmt: skip
         counts = list(columns.histogram_counts)
         stats, at = [], 0
         for signature, *row in zip(columns.signature, *fields, strict=True):
-            device, calls, total, low, high, bound, evidence, roof, ridge, step_calls, step, bucket, length = row
+            device, calls, total, low, high, bound, evidence, roof, ridge, step_calls, step, bucket, length, second = row
             if device >= devices:
                 raise ValueError(f"device {device} of {devices}")
             if at + length > len(counts):
@@ -186,6 +186,7 @@ class Decoder:
                     ridge=_number(ridge),
                     step_calls=step_calls,
                     step_ns=step,
+                    formula_bound=Bound(self._strings[second]) if second else None,
                 )
             )
             at += length
@@ -267,6 +268,9 @@ def _ledger(m: pb.Ledger) -> Ledger:
         model_known_ns=m.model_known_ns,
         model_flops=m.model_flops,
         model_peak_ns=m.model_peak_ns,
+        compared_ns=m.compared_ns,
+        disagreed_ns=m.disagreed_ns,
+        layout_ns=m.layout_ns if m.HasField("layout_ns") else None,
     )
 
 

@@ -207,6 +207,8 @@ class Encoder:
         columns.histogram_length.extend(len(s.histogram.counts) for s in stats)
         for s in stats:
             columns.histogram_counts.extend(s.histogram.counts)
+        if any(s.formula_bound is not None for s in stats):
+            columns.formula_bound.extend(self._string(s.formula_bound) for s in stats)
 
 
 def _graph(graph: Graph) -> pb.Graph:
@@ -223,7 +225,7 @@ def _graph(graph: Graph) -> pb.Graph:
 
 
 def _ledger(ledger: Ledger) -> pb.Ledger:
-    return pb.Ledger(
+    message = pb.Ledger(
         events_read=ledger.events_read,
         device_records=ledger.device_records,
         device_time_ns=ledger.device_time_ns,
@@ -238,7 +240,12 @@ def _ledger(ledger: Ledger) -> pb.Ledger:
         model_known_ns=ledger.model_known_ns,
         model_flops=ledger.model_flops,
         model_peak_ns=ledger.model_peak_ns,
+        compared_ns=ledger.compared_ns,
+        disagreed_ns=ledger.disagreed_ns,
     )
+    if ledger.layout_ns is not None:
+        message.layout_ns = ledger.layout_ns
+    return message
 
 
 def _cost(cost: Cost) -> pb.Cost:

@@ -21,7 +21,7 @@ MAX_KNOWN = 500_000  # rows of a dimension remembered: about 100 MB
 
 _FACT_NAMES = (
     "window_id", "signature_id", "total_ns", "min_ns", "max_ns", "step_ns", "calls", "step_calls", "device", "evidence",
-    "bound", "histogram",
+    "bound", "histogram", "formula_bound",
 )  # fmt: skip
 
 
@@ -272,6 +272,7 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         w.ledger.has_host_events, w.ledger.linked_ns, w.ledger.backlog_ns, w.ledger.classifiable_ns,
         w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
+        w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns,
     )  # fmt: skip
 
 

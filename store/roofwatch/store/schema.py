@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from roofwatch.model.record import Bound, Evidence
 
-REVISION = "0002"  # the newest migration
+REVISION = "0003"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -220,6 +220,9 @@ windows = Table(
     _int("model_known_ns", default=0),
     _int("model_flops", default=0),
     _int("model_peak_ns", default=0),
+    _int("compared_ns", default=0),
+    _int("disagreed_ns", default=0),
+    _int("layout_ns", null=True),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
 )
@@ -309,6 +312,7 @@ kernel_stats = Table(
     Column("evidence", SmallInteger, nullable=False),
     Column("bound", SmallInteger, nullable=False),
     Column("histogram", LargeBinary, nullable=False),  # histograms.py
+    Column("formula_bound", SmallInteger, nullable=True),  # beside a measured one
     PrimaryKeyConstraint("window_id", "device", "signature_id", "evidence"),  # as queries reach for it
     sqlite_with_rowid=False,
 )

@@ -38,7 +38,7 @@ Roofs = dict[tuple[int, int], tuple[float | None, float | None]]
 class Facts:
     """The kernels of one window: columns of ``kernel_stats`` in its order, without ``window_id``."""
 
-    columns: tuple[Sequence[Any], ...] = ((),) * 11
+    columns: tuple[Sequence[Any], ...] = ((),) * 12
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -147,9 +147,14 @@ def _facts(decoder: Decoder, columns: pb.KernelStats, devices: int) -> Facts:
     bounds = {i: BOUND_CODES[Bound(decoder.text(i))] for i in set(columns.bound)}
     evidences = {i: EVIDENCE_CODES[Evidence(decoder.text(i))] for i in set(columns.evidence)}
     bound, evidence = [bounds[i] for i in columns.bound], [evidences[i] for i in columns.evidence]
+    second = columns.formula_bound or [0] * len(signature)  # not sent by the first versions, nor where there is none
+    seconds = {i: BOUND_CODES[Bound(decoder.text(i))] if i else None for i in set(second)}
     total, low, high = list(columns.total_ns), list(columns.min_ns), list(columns.max_ns)
     step, calls, step_calls = list(columns.step_ns), list(columns.calls), list(columns.step_calls)
-    facts = (signature, total, low, high, step, calls, step_calls, device, evidence, bound, _histograms(columns))
+    formula = [seconds[i] for i in second]
+    facts = (
+        signature, total, low, high, step, calls, step_calls, device, evidence, bound, _histograms(columns), formula,
+    )  # fmt: skip
     if {len(column) for column in facts} != {len(signature)}:
         _fail("kernel columns of unequal lengths")
     _below("device", device, devices)
@@ -184,7 +189,8 @@ def _check_window(w: Window) -> None:
     _in_range("dropped", ledger.dropped.values(), MAX_COUNT)
     times = (ledger.device_time_ns, ledger.linked_ns, ledger.backlog_ns, ledger.classifiable_ns)
     model = (ledger.model_ns, ledger.model_known_ns, ledger.model_peak_ns)
-    _in_range("the ledger", (*times, ledger.classified_ns, ledger.named_ns, *model), MAX_NS)
+    both = (ledger.compared_ns, ledger.disagreed_ns, ledger.layout_ns or 0)
+    _in_range("the ledger", (*times, ledger.classified_ns, ledger.named_ns, *model, *both), MAX_NS)
     _in_range("FLOPs", (ledger.model_flops,), 1 << 62)
     _in_range("the first step", (w.first_step or 0,), MAX_COUNT)
     _check_collectives(w.collectives)

@@ -303,7 +303,7 @@ class IdleCause(_message.Message):
     def __init__(self, cause: _Optional[str] = ..., total_ns: _Optional[int] = ..., count: _Optional[int] = ..., longest_ns: _Optional[int] = ..., example: _Optional[str] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped", "model_ns", "model_known_ns", "model_flops", "model_peak_ns")
+    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped", "model_ns", "model_known_ns", "model_flops", "model_peak_ns", "compared_ns", "disagreed_ns", "layout_ns")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -325,6 +325,9 @@ class Ledger(_message.Message):
     MODEL_KNOWN_NS_FIELD_NUMBER: _ClassVar[int]
     MODEL_FLOPS_FIELD_NUMBER: _ClassVar[int]
     MODEL_PEAK_NS_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_NS_FIELD_NUMBER: _ClassVar[int]
+    DISAGREED_NS_FIELD_NUMBER: _ClassVar[int]
+    LAYOUT_NS_FIELD_NUMBER: _ClassVar[int]
     events_read: int
     device_records: int
     device_time_ns: int
@@ -339,7 +342,10 @@ class Ledger(_message.Message):
     model_known_ns: int
     model_flops: int
     model_peak_ns: int
-    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., model_ns: _Optional[int] = ..., model_known_ns: _Optional[int] = ..., model_flops: _Optional[int] = ..., model_peak_ns: _Optional[int] = ...) -> None: ...
+    compared_ns: int
+    disagreed_ns: int
+    layout_ns: int
+    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., model_ns: _Optional[int] = ..., model_known_ns: _Optional[int] = ..., model_flops: _Optional[int] = ..., model_peak_ns: _Optional[int] = ..., compared_ns: _Optional[int] = ..., disagreed_ns: _Optional[int] = ..., layout_ns: _Optional[int] = ...) -> None: ...
 
 class Cost(_message.Message):
     __slots__ = ("close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "parse_cpu_ns")
@@ -382,7 +388,7 @@ class Padding(_message.Message):
     def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ...) -> None: ...
 
 class KernelStats(_message.Message):
-    __slots__ = ("signature", "device", "calls", "total_ns", "min_ns", "max_ns", "bound", "evidence", "roof_ns", "ridge", "step_calls", "step_ns", "histogram_low", "histogram_length", "histogram_counts")
+    __slots__ = ("signature", "device", "calls", "total_ns", "min_ns", "max_ns", "bound", "evidence", "roof_ns", "ridge", "step_calls", "step_ns", "histogram_low", "histogram_length", "histogram_counts", "formula_bound")
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
@@ -398,6 +404,7 @@ class KernelStats(_message.Message):
     HISTOGRAM_LOW_FIELD_NUMBER: _ClassVar[int]
     HISTOGRAM_LENGTH_FIELD_NUMBER: _ClassVar[int]
     HISTOGRAM_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FORMULA_BOUND_FIELD_NUMBER: _ClassVar[int]
     signature: _containers.RepeatedScalarFieldContainer[int]
     device: _containers.RepeatedScalarFieldContainer[int]
     calls: _containers.RepeatedScalarFieldContainer[int]
@@ -413,7 +420,8 @@ class KernelStats(_message.Message):
     histogram_low: _containers.RepeatedScalarFieldContainer[int]
     histogram_length: _containers.RepeatedScalarFieldContainer[int]
     histogram_counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, signature: _Optional[_Iterable[int]] = ..., device: _Optional[_Iterable[int]] = ..., calls: _Optional[_Iterable[int]] = ..., total_ns: _Optional[_Iterable[int]] = ..., min_ns: _Optional[_Iterable[int]] = ..., max_ns: _Optional[_Iterable[int]] = ..., bound: _Optional[_Iterable[int]] = ..., evidence: _Optional[_Iterable[int]] = ..., roof_ns: _Optional[_Iterable[float]] = ..., ridge: _Optional[_Iterable[float]] = ..., step_calls: _Optional[_Iterable[int]] = ..., step_ns: _Optional[_Iterable[int]] = ..., histogram_low: _Optional[_Iterable[int]] = ..., histogram_length: _Optional[_Iterable[int]] = ..., histogram_counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    formula_bound: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, signature: _Optional[_Iterable[int]] = ..., device: _Optional[_Iterable[int]] = ..., calls: _Optional[_Iterable[int]] = ..., total_ns: _Optional[_Iterable[int]] = ..., min_ns: _Optional[_Iterable[int]] = ..., max_ns: _Optional[_Iterable[int]] = ..., bound: _Optional[_Iterable[int]] = ..., evidence: _Optional[_Iterable[int]] = ..., roof_ns: _Optional[_Iterable[float]] = ..., ridge: _Optional[_Iterable[float]] = ..., step_calls: _Optional[_Iterable[int]] = ..., step_ns: _Optional[_Iterable[int]] = ..., histogram_low: _Optional[_Iterable[int]] = ..., histogram_length: _Optional[_Iterable[int]] = ..., histogram_counts: _Optional[_Iterable[int]] = ..., formula_bound: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SegmentEnvelope(_message.Message):
     __slots__ = ("id", "payload", "crc32", "raw_bytes", "windows")

@@ -33,8 +33,12 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
                     w.model_known_ns,
                     w.model_flops,
                     w.model_peak_ns,
+                    w.compared_ns,
+                    w.disagreed_ns,
+                    w.layout_ns,
                 )
             ),
+            func.sum(case((w.layout_ns.is_not(None), w.classifiable_ns), else_=0)).label("layout_of_ns"),
             func.sum(case((w.has_host_events, w.device_time_ns), else_=0)).label("host_device_time_ns"),
             func.sum(case((w.has_host_events, w.linked_ns), else_=0)).label("linked_ns"),
             func.sum(case((known, w.duration_ns), else_=0)).label("sampled_ns"),

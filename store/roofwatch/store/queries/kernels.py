@@ -13,7 +13,7 @@ from sqlalchemy import CTE, Connection, and_, func, select
 from roofwatch.model.answer import StatSum, rows
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Phase, Signature
+from roofwatch.model.record import Phase, Signature, Vendor
 from roofwatch.store.filter import Filter
 from roofwatch.store.histograms import add_to
 from roofwatch.store.queries.coverage import cost, summary
@@ -34,6 +34,8 @@ class SignaturePart:
     peaks_id: int
     bound: int
     evidence: int
+    formula_bound: int | None
+    vendor: str
     calls: int
     total_ns: int
     est_ns: float
@@ -75,6 +77,8 @@ def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]
             scope.c.peaks_id,
             k.bound,
             k.evidence,
+            k.formula_bound,
+            scope.c.vendor,
             func.sum(k.calls),
             func.sum(k.total_ns),
             func.sum(k.total_ns * scope.c.weight),
@@ -83,12 +87,12 @@ def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]
         )
         .select_from(scope)
         .join(kernel_stats, of_device(scope))
-        .group_by(k.signature_id, scope.c.model, scope.c.peaks_id, k.bound, k.evidence)
+        .group_by(k.signature_id, scope.c.model, scope.c.vendor, scope.c.peaks_id, k.bound, k.evidence, k.formula_bound)
     )
     parts = defaultdict(list)
-    for signature, model, peaks, bound, evidence, calls, total, est, low, high in connection.execute(query):
+    for signature, model, *told, calls, total, est, low, high in connection.execute(query):
         key = (signature, model)
-        parts[key].append(SignaturePart(key, peaks, bound, evidence, int(calls), int(total), float(est), low, high))
+        parts[key].append(SignaturePart(key, *told, int(calls), int(total), float(est), low, high))
     return parts
 
 
@@ -133,6 +137,8 @@ def sums_of(
                     max_ns=p.max_ns,
                     bound=BOUNDS[p.bound],
                     evidence=EVIDENCES[p.evidence],
+                    formula_bound=None if p.formula_bound is None else BOUNDS[p.formula_bound],
+                    vendor=Vendor(p.vendor),
                     roof_total_ns=None if roof_ns is None else roof_ns * p.calls,
                     ridge=ridge,
                     histogram=merged[key] if i == 0 else None,  # merged over all parts already
