@@ -26,8 +26,17 @@ setup: $(READY) ## make .venv with the pinned dependencies
 demo: $(READY) ## profile two real jobs on this machine and show their top kernels (about a minute)
 	$(BIN)/roofwatch demo
 
+# Read as text by tests/ascend_live/test_contract.py, never installed; without a network those tests skip.
+TORCH_NPU := build/torch-npu
+.PHONY: torch-npu
+torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked against (43 MB, once)
+	@ls $(TORCH_NPU)/torch_npu-2.13.0-*.whl >/dev/null 2>&1 || \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps \
+	    --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 --dest $(TORCH_NPU) torch-npu==2.13.0
+
 .PHONY: test
 test: $(READY) ## run all tests
+	-@$(MAKE) --no-print-directory torch-npu
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: lint
