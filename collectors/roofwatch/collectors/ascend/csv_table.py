@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofwatch.collectors.ascend.clock import Samples
-from roofwatch.collectors.ascend.common import NOTHING, What
+from roofwatch.collectors.ascend.common import NOTHING, Message, What
 from roofwatch.collectors.ascend.csv_cells import Cells, cells_of
 from roofwatch.collectors.ascend.csv_head import LONGEST_HEAD, Head, head_of, is_head
 from roofwatch.collectors.ascend.csv_texts import Texts, Whats
@@ -57,7 +58,8 @@ class Table:
 class Reader:
     """Reads a table, which may be in several files: slices that follow each other."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, messages: Mapping[str, Message] = MappingProxyType({})) -> None:
+        """``messages``: what collectives move, by their names."""
         self.events = 0
         self.dropped: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -65,7 +67,7 @@ class Reader:
         self._rows = 0
         self._columns: dict[str, list[NDArray[Any]]] = {}
         self._pipes: dict[str, list[NDArray[np.float32]]] = {}
-        self._whats = Whats(limits.max_name)
+        self._whats = Whats(limits.max_name, messages)
         self._samples = Samples()
         self._damage: str | None = None
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofwatch.collectors.ascend import values
-from roofwatch.collectors.ascend.common import NOTHING, What
+from roofwatch.collectors.ascend.common import NOTHING, Message, What
 from roofwatch.collectors.ascend.csv_cells import Cells, row_of
 from roofwatch.collectors.kineto.groups import OTHER
 from roofwatch.collectors.kineto.tables import Interner
@@ -30,7 +31,9 @@ _NEAR = 3  # columns: what lies that near is cut out in one piece, with what is 
 class Whats:
     """All that was found in any file of a table; ids count into ``found``."""
 
-    def __init__(self, longest_name: int) -> None:
+    def __init__(self, longest_name: int, messages: Mapping[str, Message]) -> None:
+        """``messages``: what collectives move, by their names."""
+        self._messages = messages
         self.found: list[What] = []
         self.blocks: list[int] = []  # by sort
         self.overflown = 0
@@ -41,8 +44,10 @@ class Whats:
     def sort(self, cells: dict[str, str]) -> int:
         """A new sort of row: what it is, and on how many blocks it ran."""
         name = cells["name"][: self._longest]
-        inputs, outputs = (tuple(cells[key] for key in keys) for keys in (_INPUTS, _OUTPUTS))
-        what = values.what_of(name, cells["type"], cells["core"], inputs, outputs) if name else What(OTHER)
+        if not name:
+            return self.other()
+        inputs, outputs = (_three(cells, keys) for keys in (_INPUTS, _OUTPUTS))
+        what = values.what_of(name, cells["type"], cells["core"], inputs, outputs, self._messages)
         return self._add(what, values.blocks(cells["blocks"]) or NOTHING)
 
     def other(self) -> int:
@@ -105,6 +110,11 @@ class Texts:
             first = run[0][1]
             found |= {what: cells[place - first] for what, place in run if place - first < len(cells)}
         return found
+
+
+def _three(cells: Mapping[str, str], keys: tuple[str, str, str]) -> tuple[str, str, str]:
+    shapes, dtypes, formats = (cells[key] for key in keys)
+    return shapes, dtypes, formats
 
 
 def _runs(head: Head) -> list[list[tuple[str, int]]]:

@@ -6,7 +6,9 @@ The same texts stand in ``kernel_details.csv``, in ``op_summary`` files and in t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from roofwatch.collectors.ascend.columns import kernel_by_name
 from roofwatch.collectors.ascend.common import Message, What
@@ -104,12 +106,22 @@ def is_communication(name: str, core: str | None) -> bool:
     return core in COMMUNICATION_CORES or (core is None and _COMMUNICATION.match(name) is not None)
 
 
-def what_of(name: str, type_: str, core: str, inputs: tuple[str, str, str], outs: tuple[str, str, str]) -> What:
-    """What the cells of a row say; ``inputs`` and ``outs`` are shapes, dtypes and formats. "" is a missing cell."""
+def what_of(
+    name: str,
+    type_: str,
+    core: str,
+    inputs: tuple[str, str, str] = ("", "", ""),
+    outs: tuple[str, str, str] = ("", "", ""),
+    messages: Mapping[str, Message] = MappingProxyType({}),
+) -> What:
+    """What the cells of a row say; ``inputs`` and ``outs`` are shapes, dtypes and formats. "" is a missing cell.
+
+    ``messages``: what collectives move, by their names.
+    """
     told, sort, place = word(name) or "", kernel_type(type_), word(core)
     if is_communication(told, place):
         call = sort or collective_word(told)
-        return What(call, type=sort, core=place, message=Message(call))
+        return What(call, type=call, core="COMMUNICATION", message=messages.get(told, Message(call)))
     kernel = sort or kernel_by_name(told)
     return What(
         kernel, type=sort or (kernel if kernel != told else None), core=place,
