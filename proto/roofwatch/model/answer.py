@@ -15,6 +15,7 @@ from typing import Any
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Signature, Vendor, Window
+from roofwatch.model.roofline import l2_assisted
 
 SCHEMA_VERSION = 1
 
@@ -237,22 +238,8 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         **_range(signature, leading.ridge, fraction),
         **_bandwidths(signature, ratio(total, calls)),
         "formula_bound": None if leading.formula_bound is None else str(leading.formula_bound),
-        "l2_assisted": l2_assisted(leading.vendor, signature, leading.ridge, fraction),
+        "l2_assisted": l2_assisted(leading.vendor, signature.flops, signature.bytes, leading.ridge, fraction),
     }
-
-
-def l2_assisted(
-    vendor: Vendor | None, signature: Signature, ridge: float | None, fraction: float | None
-) -> bool | None:
-    """Whether an Ascend kernel's bytes are more than its memory delivers in the measured time: part came from L2.
-
-    None where its bytes, its memory's bandwidth or its time are unknown, and for other vendors, which have no such
-    large L2. Only where the bytes make the roof: a product that beats its compute ceiling is no matter of L2.
-    """
-    if vendor is not Vendor.ASCEND or fraction is None or not signature.bytes:
-        return None
-    by_bytes = not signature.flops or (ridge is not None and signature.flops / signature.bytes < ridge)
-    return by_bytes and fraction > 1.0
 
 
 def _winnable(bound: Bound, est: float, fraction: float | None) -> int | None:

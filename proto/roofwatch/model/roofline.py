@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roofwatch.model.record import Bound, Evidence, KernelStat, Peaks
+from roofwatch.model.record import Bound, Evidence, KernelStat, Peaks, Vendor
 
 LATENCY_FRACTION = 0.3  # below this share of the roof neither ceiling explains the time …
 LATENCY_NS = 10_000  # … and a kernel this short is mostly launch, ramp-up and tail (a few µs on any device)
@@ -86,6 +86,20 @@ def judge(  # noqa: PLR0913 - the roofline of one kernel has this many givens; a
 def exceeded(fraction: float | None) -> bool:
     """Whether a record beats its roof by more than can be: wrong for it is the model (data in cache, a wrong shape)."""
     return fraction is not None and fraction > EXCEEDED
+
+
+def l2_assisted(
+    vendor: Vendor | None, flops: int | None, moved: int | None, ridge: float | None, fraction: float | None
+) -> bool | None:
+    """Whether an Ascend kernel's bytes are more than its memory delivers in the measured time: part came from L2.
+
+    None where its bytes, its roof or its time are unknown, and for other vendors. Only where the bytes make the roof:
+    a product that beats its compute ceiling is no matter of L2. ``flops`` and ``moved`` are of a call.
+    """
+    if vendor is not Vendor.ASCEND or fraction is None or not moved:
+        return None
+    by_bytes = not flops or (ridge is not None and flops / moved < ridge)
+    return by_bytes and fraction > 1.0
 
 
 def beyond(kernels: Iterable[KernelStat]) -> list[KernelStat]:

@@ -166,7 +166,7 @@ class Decoder:
         counts = list(columns.histogram_counts)
         stats, at = [], 0
         for signature, *row in zip(columns.signature, *fields, strict=True):
-            device, calls, total, low, high, bound, evidence, roof, ridge, step_calls, step, bucket, length, second = row
+            device, calls, total, low, high, bound, evidence, roof, ridge, step_calls, step, bucket, length, other = row
             if device >= devices:
                 raise ValueError(f"device {device} of {devices}")
             if at + length > len(counts):
@@ -186,7 +186,7 @@ class Decoder:
                     ridge=_number(ridge),
                     step_calls=step_calls,
                     step_ns=step,
-                    formula_bound=Bound(self._strings[second]) if second else None,
+                    formula_bound=Bound(self._strings[other]) if other else None,
                 )
             )
             at += length

@@ -90,9 +90,15 @@ def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]
         .group_by(k.signature_id, scope.c.model, scope.c.vendor, scope.c.peaks_id, k.bound, k.evidence, k.formula_bound)
     )
     parts = defaultdict(list)
-    for signature, model, *told, calls, total, est, low, high in connection.execute(query):
+    for signature, model, peaks, bound, evidence, formula, vendor, calls, total, est, low, high in connection.execute(
+        query
+    ):
         key = (signature, model)
-        parts[key].append(SignaturePart(key, *told, int(calls), int(total), float(est), low, high))
+        parts[key].append(
+            SignaturePart(
+                key, peaks, bound, evidence, formula, vendor, int(calls), int(total), float(est), low, high
+            )
+        )  # fmt: skip
     return parts
 
 
