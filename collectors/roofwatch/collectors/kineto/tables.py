@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+    Columns = NDArray[np.integer[Any]]  # narrow types serve as well
 
 UNKNOWN = -1  # in a column of ids, indexes or sizes
 MAX_EXTENTS = 1 << 16  # different launch grids and blocks; a real trace has some hundreds
@@ -90,10 +91,10 @@ class Table:
     """Columns of one sort of event; a column is a numpy array once ``close`` was called."""
 
     def __init__(self, *names: str) -> None:
-        self._parts: dict[str, list[Ints]] = {name: [] for name in ("start", "end", "name", *names)}
+        self._parts: dict[str, list[Any]] = {name: [] for name in ("start", "end", "name", *names)}
         self._columns: dict[str, Ints] = {}
 
-    def add(self, **columns: Ints) -> None:
+    def add(self, **columns: Columns) -> None:
         """Appends rows: equally long columns."""
         for name, column in columns.items():
             self._parts[name].append(column)
