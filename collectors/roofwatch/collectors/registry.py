@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from roofwatch.collectors import kineto
+from roofwatch.collectors.ascend import db
+from roofwatch.collectors.ascend.db_file import is_database
 from roofwatch.collectors.base import Limits, RawProfile
 from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.model.errors import RoofwatchError
@@ -39,15 +41,27 @@ def read(
     """
     limits = limits or Limits()
     if not isinstance(file, int | str | os.PathLike):
-        _rewind(file)
-        return kineto.read(file, limits, progress, _name(file), bounds, known)
+        return _read(file, limits, progress, _name(file), bounds, known)
     name = "the trace" if isinstance(file, int) else os.fspath(file)
     try:
         with open(file, "rb", closefd=not isinstance(file, int)) as opened:
-            _rewind(opened)
-            return kineto.read(opened, limits, progress, name, bounds, known)
+            return _read(opened, limits, progress, name, bounds, known)
     except OSError as error:
         raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
+
+
+def _read(
+    file: BinaryIO,
+    limits: Limits,
+    progress: Progress | None,
+    name: str,
+    bounds: tuple[int, int] | None,
+    known: Known,
+) -> RawProfile:
+    _rewind(file)
+    if is_database(file):
+        return db.read(file, limits, progress, name, bounds, path=_path(file))
+    return kineto.read(file, limits, progress, name, bounds, known)
 
 
 def read_captures(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Captured]:
@@ -71,6 +85,17 @@ def _rewind(file: BinaryIO) -> None:
             file.seek(0)
     except OSError:
         pass  # a pipe that claims to be seekable is read from where it stands
+
+
+def _path(file: BinaryIO) -> str | None:
+    """Where an open file lies, if that is how it was opened: whoever hands over a descriptor names no path."""
+    name = getattr(file, "name", None)
+    if not isinstance(name, str):
+        return None
+    try:
+        return name if os.path.samestat(Path(name).stat(), os.fstat(file.fileno())) else None
+    except OSError:
+        return None
 
 
 def _name(file: BinaryIO) -> str:

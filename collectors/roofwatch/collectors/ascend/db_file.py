@@ -10,7 +10,7 @@ import mmap
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -139,7 +139,7 @@ class Database:
             return f"{self.name} took more than {MAX_SECONDS:.0f} seconds to read: it is too large or damaged."
         if "unable to open" in text:
             return f"{self.name} cannot be opened as a database: its folder or its journal cannot be read."
-        return f"{self.name} is damaged ({text[:120]})."
+        return f"{self.name} is a damaged SQLite database ({text[:120]})."
 
     def _shield(self) -> None:
         connection = self._connection
@@ -182,10 +182,13 @@ def _authorize(action: int, _first: str | None, second: str | None, _base: str |
 
 
 def is_database(file: BinaryIO) -> bool:
-    """Whether an open file begins as SQLite files do; it is left where it stands."""
-    position = file.tell()
-    start = file.read(len(MAGIC))
-    file.seek(position)
+    """Whether an open file begins as SQLite files do; it is left where it stands. A pipe cannot be read as one."""
+    try:
+        position = file.tell()
+        start = file.read(len(MAGIC))
+        file.seek(position)
+    except (OSError, ValueError):
+        return False
     return start == MAGIC
 
 
@@ -233,6 +236,3 @@ def _in_memory(file: BinaryIO, name: str) -> sqlite3.Connection:
         content[_JOURNAL_MODES] = b"\x01\x01"  # in memory there is no write-ahead log
         connection.deserialize(content)
     return connection
-
-
-Progress = Callable[[int, int | None], None]

@@ -32,6 +32,7 @@ _OPS = ("startNs", "endNs", "globalTid", "name", "connectionId", "fwdThreadId", 
 _CALLS = ("startNs", "endNs", "globalTid", "name", "connectionId", "type")
 _NOTES = (calls.is_step, calls.is_optimizer, calls.is_input)
 _QUEUE = ("Enqueue", "Dequeue")
+_LIBRARY = ("Hccl", "hccl")
 _MODULE = "nn.Module: "
 _TID_BITS = 32
 _ABSENT = np.array([4_294_967_295, NOTHING])
@@ -102,6 +103,8 @@ def _add_ops(
 ) -> tuple[Mask, bool]:
     """Torch's ops; those of its NPU backend that stand for a launch alone ("aclnnMuls") are calls, and ranges notes.
 
+    So are those of the library of collectives: the op around them says what they were for.
+
     By op whether it is surely of a backward pass; and whether the profiler's steps are among the ranges.
     """
     where = f"where type={kind:d}" if database.has("PYTORCH_API", "type") else ""
@@ -116,9 +119,12 @@ def _add_ops(
     row, connection = _connections(database, number, wanted, limit)
     launching = np.zeros(len(start), dtype=np.bool_)
     launching[row] = True
-    bare = launching & (shapes < 0) & ~_mask(names, lambda name: "::" in name)[which]
+    library = _mask(names, lambda name: name.startswith(_LIBRARY))[which]
+    bare = library | (launching & (shapes < 0) & ~_mask(names, lambda name: "::" in name)[which])
     notes = _mask(names, lambda name: any(test(name) for test in _NOTES))[which]
     ops = ~bare & ~notes
+    (other,) = np.nonzero(library & ~launching)
+    row, connection = np.append(row, other), np.append(connection, np.full(len(other), NOTHING))
     call = {"start": start[row], "end": end[row], "thread": thread[row], "name": name[row]}
     _add(columns, "host", texts, **call, correlation=connection)
     _add(columns, "notes", texts, start=start[notes], end=end[notes], thread=thread[notes], name=name[notes])

@@ -25,7 +25,7 @@ _OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive", "unpack it first"),
     (b"BZh", "bzip2 data", "decompress it first"),
     (b"\xfd7zXZ", "xz data", "decompress it first"),
-    (b"SQLite format 3\x00", "an SQLite database", "give a Kineto trace"),
+    (b"SQLite format 3\x00", "an SQLite database", "give the file, not a pipe"),
     (b"\xff\xfe", "UTF-16 text", "convert it to UTF-8"),
     (b"\xfe\xff", "UTF-16 text", "convert it to UTF-8"),
 )
