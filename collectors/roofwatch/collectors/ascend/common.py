@@ -203,19 +203,22 @@ def groups_of(rows: Rows, origins: Origins, max_groups: int) -> Found:
     """Rows alike as groups: of one ``What``, from one op in one place, on one device."""
     whats = rows.whats
     names = list(origins.names)
-    kernel = np.array([len(names) + i for i in range(len(whats))], dtype=np.int64)
+    plain: dict[What, int] = {}  # whose group of ranks alone differs are one
+    place = np.array([plain.setdefault(w._replace(message=None), len(plain)) for w in whats], dtype=np.int32)
+    kernel = np.arange(len(plain), dtype=np.int32) + len(names)
     messages = dict.fromkeys(_message(what) for what in whats if what.message is not None)
     message_ids = {message: i for i, message in enumerate(messages)}
-    message = np.array([NOTHING if w.message is None else message_ids[_message(w)] for w in whats], dtype=np.int64)
+    told = [NOTHING if what.message is None else message_ids[_message(what)] for what in whats]
+    message = np.array(told, dtype=np.int32)
     category = np.array([what.category for what in whats], dtype=np.int8)
     count = len(rows)
     records = Records(
         device=rows.device,
-        name=kernel[rows.what],
+        name=kernel[place][rows.what],
         category=category[rows.what],
         op=origins.op,
         op_row=origins.op_row,
-        inputs=rows.what,
+        inputs=place[rows.what],
         phase=origins.phase,
         module=origins.module,
         message=message[rows.what],
@@ -228,8 +231,8 @@ def groups_of(rows: Rows, origins: Origins, max_groups: int) -> Found:
         grid=constant(count, NOTHING),
         bytes=constant(count, NOTHING) if rows.bytes is None else rows.bytes,
     )
-    inputs = [b"\0".join(((w.shapes or "").encode(), (w.dtypes or "").encode(), b"", b"")) for w in whats]
-    texts = Texts([*names, *(what.kernel for what in whats)], origins.modules, inputs, list(messages))
+    inputs = [b"\0".join(((w.shapes or "").encode(), (w.dtypes or "").encode(), b"", b"")) for w in plain]
+    texts = Texts([*names, *(what.kernel for what in plain)], origins.modules, inputs, list(messages))
     found = grouped(records, texts, max_groups)
     _describe(found, rows)
     return Found(found.groups, found.which, found.folded)

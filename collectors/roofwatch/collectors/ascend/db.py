@@ -10,6 +10,7 @@ import numpy as np
 
 from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import collectives_of, groups_of
+from roofwatch.collectors.ascend.db_analysis import analysis_of, has_analysis
 from roofwatch.collectors.ascend.db_file import Database, opened
 from roofwatch.collectors.ascend.db_host import HostSide, host_of
 from roofwatch.collectors.ascend.db_metrics import add_pipes
@@ -59,8 +60,25 @@ def read(
     """
     database = opened(file, name, path)
     try:
+        if not _has_records(database) and has_analysis(database):
+            return analysis_of(database, limits, COLLECTOR)
         _require_tables(database)
         return _profile(database, limits, _Steps(file, progress), bounds)
+    finally:
+        database.close()
+
+
+def has_kernels(file: BinaryIO, name: str = "the database", *, path: str | None = None) -> bool:
+    """Whether a database has compute tasks (``analysis.db`` has none), for who has to choose between files.
+
+    Raises:
+        RoofwatchError: it cannot be opened.
+    """
+    database = opened(file, name, path)
+    try:
+        if not database.has("TASK", "startNs", "globalTaskId") or not database.has("COMPUTE_TASK_INFO", "globalTaskId"):
+            return False
+        return bool(database.values("select globalTaskId from COMPUTE_TASK_INFO", 1))
     finally:
         database.close()
 
@@ -77,8 +95,12 @@ class _Steps:
             self._progress(int(self._size * share), self._size)
 
 
+def _has_records(database: Database) -> bool:
+    return database.has("TASK", "startNs") or database.has("COMMUNICATION_OP", "startNs")
+
+
 def _require_tables(database: Database) -> None:
-    if database.has("TASK", "startNs") or database.has("COMMUNICATION_OP", "startNs"):
+    if _has_records(database):
         return
     known = next(((what, advice) for table, what, advice in _OTHERS if table in database.tables), None)
     if known is not None:

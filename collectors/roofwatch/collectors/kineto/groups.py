@@ -197,7 +197,7 @@ class Inputs(dict[int, tuple[str | None, ...]]):
 
 def _smallest_known(values: Ints, starts: Ints) -> list[int | None]:
     none = np.iinfo(np.int64).max
-    least = np.minimum.reduceat(np.where(values >= 0, values, none), starts)
+    least = np.minimum.reduceat(np.where(values >= 0, values.astype(np.int64), none), starts)
     return [None if value == none else value for value in least.tolist()]
 
 
