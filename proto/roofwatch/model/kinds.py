@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from functools import lru_cache
 
-from roofwatch.model import kernel_rules
+from roofwatch.model import ascend_types, kernel_rules
 
 _LONGEST = 512  # characters of a name that rules look at: a template's tail tells nothing more, and names are untrusted
 
@@ -37,6 +37,7 @@ class Kind(StrEnum):
     COMM = "comm"
     COMM_COMPUTE = "comm_compute"
     AICPU = "aicpu"
+    EVENT = "event"
     OTHER = "other"
 
 
@@ -140,6 +141,7 @@ def _compiled(rules: tuple[tuple[str, str], ...]) -> tuple[tuple[Kind, re.Patter
 
 _ALWAYS_RULES, _OP_RULES = _compiled(kernel_rules.ALWAYS), _compiled(_OPS)
 _KERNEL_RULES = _compiled(kernel_rules.KERNELS)
+_CORE_RULES, _TYPE_RULES = _compiled(ascend_types.CORES), _compiled(ascend_types.TYPES)
 
 
 def _first(rules: tuple[tuple[Kind, re.Pattern[str]], ...], *texts: str) -> Kind | None:
@@ -178,6 +180,13 @@ def kind_of_op(op: str) -> Kind | None:
     if "::" in name or base.isidentifier():
         return _first(_OP_RULES, base, name) if not base.startswith("triton_") else None
     return None
+
+
+@lru_cache(maxsize=8192)
+def kind_of_type(type_: str, core: str | None = None) -> Kind | None:
+    """The kind of an Ascend kernel by where it ran, then by its type ("MatMulV3"); None where no rule knows either."""
+    found = None if core is None else _first(_CORE_RULES, core[:_LONGEST])
+    return found or _first(_TYPE_RULES, type_[:_LONGEST])
 
 
 @lru_cache(maxsize=8192)
