@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.ascend.common import NOTHING, Message, PipeSums, Rows, What, collectives_of, groups_of
-from roofwatch.collectors.ascend.trace_links import Linked, linked, unlinked
-from roofwatch.collectors.ascend.values import collective_word, what_of, word
+from roofwatch.collectors.ascend.common import (
+    NOTHING,
+    Message,
+    Origins,
+    PipeSums,
+    Rows,
+    What,
+    collectives_of,
+    groups_of,
+)
+from roofwatch.collectors.ascend.timeline import Linked
+from roofwatch.collectors.ascend.trace_links import fill_devices, link
+from roofwatch.collectors.ascend.values import COMMUNICATION, collective_word, what_of, word
 from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
+from roofwatch.collectors.kineto.bounds import taken
 from roofwatch.collectors.kineto.columns import Columns
-from roofwatch.collectors.kineto.timeline import with_timelines
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
@@ -53,6 +63,7 @@ class Facts:
     cores: int | None = None
     clock_hz: float | None = None
     messages: Mapping[str, Message] = field(default_factory=dict)  # a collective's name → what it moves
+    groups: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)  # as tables call one → identity, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +74,22 @@ class _Records:
     steps: int | None
 
 
-def profile_of(name: str, limits: Limits, table: Table | None, view: View | None, facts: Facts) -> RawProfile:
-    """The profile of a table, a view or both; ``name`` is what messages call it.
+@dataclass(frozen=True, slots=True)
+class _Tied:
+    linked: Linked
+    origins: Origins
+    returned: Ints | None
+
+
+def profile_of(
+    name: str,
+    limits: Limits,
+    table: Table | None,
+    view: View | None,
+    facts: Facts,
+    bounds: tuple[int, int] | None = None,
+) -> RawProfile:
+    """The profile of a table, a view or both; ``name`` is what messages call it, ``bounds`` those of the window.
 
     Raises:
         RoofwatchError: there is no device record.
@@ -75,15 +100,15 @@ def profile_of(name: str, limits: Limits, table: Table | None, view: View | None
     if not len(records.rows):
         raise RoofwatchError(f"{name} holds no kernel and no collective{_reasons(problems, dropped)}.")
     columns = _no_host(limits) if view is None else view.columns
-    tied = _tied(records, columns, view)
-    groups = _groups(records.rows, tied, table, limits, dropped)
-    start, end = _hull(columns, records.rows)
+    tied = _tied(records, columns, view, bounds)
+    groups = _groups(records.rows, tied.origins, table, limits, dropped)
+    start, end = bounds or _hull(columns, records.rows)
     collectives, more = collectives_of(records.rows, start)
     dropped["over_collective_limit"] += more
-    host = tied.host
+    host = tied.linked.host
     return RawProfile(
         collector=VIEW if table is None else TABLE,
-        devices=_devices(records, tied, columns, facts, table, view),
+        devices=_devices(records, tied, facts, table, view),
         groups=groups,
         collectives=collectives,
         start_unix_ns=start,
@@ -133,7 +158,7 @@ def _of_view(view: View) -> _Records:
     ]
     messages = messages_of(view)
     ids += [
-        whats.setdefault(what_of(names[name], "", "COMMUNICATION", messages=messages), len(whats))
+        whats.setdefault(what_of(names[name], "", COMMUNICATION, messages=messages), len(whats))
         for name in calls["name"].tolist()
     ]
     start, end = (np.append(tasks[key][kernel], calls[key]) for key in ("start", "end"))
@@ -171,17 +196,21 @@ def _no_host(limits: Limits) -> Columns:
     return columns
 
 
-def _tied(records: _Records, columns: Columns, view: View | None) -> Linked:
+def _tied(records: _Records, columns: Columns, view: View | None, bounds: tuple[int, int] | None) -> _Tied:
+    rows = records.rows
+    returned = None if view is None else link(view, rows)
+    fill_devices(columns, rows)
+    tied = Linked(columns, None if bounds is None else taken(bounds, 0, columns))
     if view is None:
-        return unlinked(columns, records.rows, records.in_step)
-    tied = linked(view, records.rows)
-    if records.in_step is None:
-        return tied
-    return replace(tied, origins=replace(tied.origins, in_step=records.in_step))  # the table says it of each record
+        return _Tied(tied, Origins.unknown(len(rows), records.in_step), None)
+    origins = tied.origins(rows.start)
+    if records.in_step is not None:
+        origins = replace(origins, in_step=records.in_step)  # the table says it of each record
+    return _Tied(tied, origins, returned)
 
 
-def _groups(rows: Rows, tied: Linked, table: Table | None, limits: Limits, dropped: Counter[str]) -> list[RawGroup]:
-    found = groups_of(rows, tied.origins, limits.max_groups)
+def _groups(rows: Rows, origins: Origins, table: Table | None, limits: Limits, dropped: Counter[str]) -> list[RawGroup]:
+    found = groups_of(rows, origins, limits.max_groups)
     dropped["over_group_limit"] += found.folded
     if table is not None and table.pipes:
         sums = PipeSums(found.which, rows.end - rows.start, len(found.groups))
@@ -193,9 +222,7 @@ def _groups(rows: Rows, tied: Linked, table: Table | None, limits: Limits, dropp
     return found.groups
 
 
-def _devices(
-    records: _Records, tied: Linked, columns: Columns, facts: Facts, table: Table | None, view: View | None
-) -> list[RawDevice]:
+def _devices(records: _Records, tied: _Tied, facts: Facts, table: Table | None, view: View | None) -> list[RawDevice]:
     clock, cores = table.samples.answer() if table is not None else (None, None)
     devices = [
         RawDevice(
@@ -207,10 +234,7 @@ def _devices(
         )
         for index in records.devices
     ]
-    with_timelines(
-        devices, records.rows.device, columns, tied.host, tied.launches,
-        collective=records.rows.communication, returned=tied.returned,
-    )  # fmt: skip
+    tied.linked.add_timelines(devices, records.rows, tied.returned)
     return devices
 
 

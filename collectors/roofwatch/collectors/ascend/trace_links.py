@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.ascend.common import Origins, Rows
-from roofwatch.collectors.kineto.link import Host, Launches, host_side
+from roofwatch.collectors.ascend.common import NOTHING, Rows
 from roofwatch.collectors.kineto.nesting import NONE, nest
 from roofwatch.collectors.kineto.tables import UNKNOWN, Table
 
@@ -30,16 +29,6 @@ SAME_NS = 2  # two tables of one run write a time in different ways: they differ
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
-    """Records with what the host did for them; ``launches`` are rows of the columns' host calls."""
-
-    host: Host
-    launches: Launches
-    returned: Ints  # when the launch was over, as far as it is told
-    origins: Origins
-
-
-@dataclass(frozen=True, slots=True)
 class _Tail:
     """The host's end of one arrow to each record; NONE where there is none."""
 
@@ -53,34 +42,24 @@ class _Tail:
         return found
 
 
-def linked(view: View, rows: Rows) -> Linked:
-    """Ties records to ops and launches. Adds the launches to the view's host calls, and fills in its device records."""
+def link(view: View, rows: Rows) -> Ints:
+    """Adds a call for each record's launch to those of the view's host; when each launch was over.
+
+    The call's correlation is the record's row. NOTHING where no launch is told.
+    """
     columns = view.columns
     asked, launched = _tails(view.torch, rows.start), _tails(view.launched, rows.start)
     call, over = _calls(columns, launched)
     begin, end, name = _begun(view, asked, launched, call)
     thread = np.where(asked.known, asked.thread, launched.thread)
-    known = thread >= 0
-    first = len(columns.host)
-    _add_launches(columns, begin[known], end[known], name[known], thread[known])
-    fill_devices(columns, rows)
-    row = np.full(len(rows), NONE, dtype=np.int64)
-    row[known] = first + np.arange(int(known.sum()))
-    launches = Launches(row, thread, np.where(known, begin, NONE), ~known & bool(known.any()))
-    host = host_side(columns)
-    return Linked(host, launches, np.where(known, np.maximum(over, end), NONE), _origins(host, launches, asked))
-
-
-def unlinked(columns: Columns, rows: Rows, in_step: Mask | None) -> Linked:
-    """Records of which nothing of the host is told."""
-    fill_devices(columns, rows)
-    none = np.broadcast_to(np.int64(NONE), (len(rows),))
-    launches = Launches(none, none, none, np.broadcast_to(np.bool_(False), (len(rows),)))
-    return Linked(host_side(columns), launches, none, Origins.unknown(len(rows), in_step))
+    (known,) = np.nonzero(thread >= 0)
+    launches = {"start": begin, "end": end, "name": name, "thread": thread, "correlation": np.arange(len(rows))}
+    _put_launches(columns, {key: column[known] for key, column in launches.items()})
+    return np.where(thread >= 0, np.maximum(over, end), NOTHING)
 
 
 def fill_devices(columns: Columns, rows: Rows) -> None:
-    """Makes the records the device records of a Kineto trace, one launch each."""
+    """Makes the records the device records of a Kineto trace: the correlation of each is its row."""
     names = np.array([columns.names[what.kernel] for what in rows.whats] or [0], dtype=np.int64)
     sorts = np.array([what.category for what in rows.whats] or [0], dtype=np.int8)
     device = Table("sort", "correlation", "device")
@@ -154,27 +133,15 @@ def _first_after(queued: Table, asked: _Tail) -> Ints:
     return result
 
 
-def _add_launches(columns: Columns, begin: Ints, end: Ints, name: Ints, thread: Ints) -> None:
-    """Appends a host call for each launch."""
-    more = {"start": begin, "end": end, "name": name, "thread": thread}
+def _put_launches(columns: Columns, launches: dict[str, Ints]) -> None:
+    """Appends launches to the host's calls. Only they launch: what ties a call to its own task is given up."""
     names = ("thread", "correlation", "grid", "block", "kernel")
     joined = Table(*names)
-    nothing = np.full(len(begin), UNKNOWN, dtype=np.int64)
-    for key in ("start", "end", "name", *names):
-        joined.add(**{key: np.append(columns.host[key], more.get(key, nothing))})
+    calls, count = columns.host, len(launches["start"])
+    nothing = np.full(len(calls) + count, UNKNOWN, dtype=np.int64)
+    for key in ("start", "end", "name", "thread"):
+        joined.add(**{key: np.append(calls[key], launches[key])})
+    joined.add(correlation=np.append(nothing[: len(calls)], launches["correlation"]))
+    joined.add(grid=nothing, block=nothing, kernel=nothing)
     joined.close()
     columns.host = joined
-
-
-def _origins(host: Host, launches: Launches, asked: _Tail) -> Origins:
-    """Where in the model each record is from: asked at the begin of the op that wanted it."""
-    columns = host.columns
-    time = np.where(asked.known, asked.time, launches.time)
-    places = host.places(launches.thread, time)
-    shaped = places.shaped
-    op = np.where(shaped >= 0, columns.ops["name"][shaped], NONE) if len(columns.ops) else shaped
-    return Origins(
-        op=op, op_row=shaped, phase=places.phase, module=places.module, backlog=launches.backlog,
-        linked=places.op >= 0, in_step=places.in_step,
-        names=columns.names.values_seen, modules=host.ranges.texts,
-    )  # fmt: skip

@@ -18,7 +18,8 @@ LONGEST_TEXT = 16_384  # characters of shapes or of a list; only lists of thousa
 MAX_BLOCKS = 1 << 31
 MAX_ID = 1 << 62
 ABSENT_IDS = frozenset({65_534, 65_535, 4_294_967_295, (1 << 64) - 1})  # instead of an id or an enum's value
-COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})  # the older word, the newer one
+COMMUNICATION = "COMMUNICATION"  # the core of a collective
+COMMUNICATION_CORES = frozenset({"HCCL", COMMUNICATION})  # the older word, the newer one
 _NOTHING = frozenset({"", "N/A", "NA", "NULL", "null", "None", "UNDEFINED"})
 _COMMUNICATION = re.compile(r"hcom_|hccl_?(?=[a-z])", re.IGNORECASE)
 _LARGEST = 1 << 48  # of one dimension; more is damage
@@ -121,7 +122,7 @@ def what_of(
     told, sort, place = word(name) or "", kernel_type(type_), word(core)
     if is_communication(told, place):
         call = sort or collective_word(told)
-        return What(call, type=call, core="COMMUNICATION", message=messages.get(told, Message(call)))
+        return What(call, type=call, core=COMMUNICATION, message=messages.get(told, Message(call)))
     kernel = sort or kernel_by_name(told)
     return What(
         kernel, type=sort or (kernel if kernel != told else None), core=place,

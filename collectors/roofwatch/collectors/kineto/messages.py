@@ -135,7 +135,7 @@ class Messages:
         sequence, size = _from_concrete(args) if event.name == RECORD else (None, None)
         told = [
             _text(args.collective), _count(args.put_in), _count(args.got_out), _size(args.size) or size,
-            _text(args.dtype), _text(args.group) or _text(args.number), _text(args.description), _ranks(args.ranks),
+            _text(args.dtype), _text(args.group) or _text(args.number), _text(args.description), ranks_of(args.ranks),
             _is_uneven(args.split_in) or _is_uneven(args.split_out),
         ]  # fmt: skip
         shapes = (args.shapes, args.dtypes) if len(bytes(args.shapes)) <= _LONGEST_SHAPES else (b"", b"")
@@ -156,7 +156,7 @@ def told_by(text: bytes, only: Group | None) -> Told:
         return Told()  # the text of all calls that came after too many different ones
     name = parts[0].decode("utf-8", "replace")
     word, put_in, got_out, size, scalar, group, description, ranks, uneven = msgspec.json.decode(parts[1])
-    of = _group(group, description, ranks, size)
+    of = group_of(group, description, ranks, size)
     if of.identity is None and only is not None and size in (None, only.size):
         of = only
     collective = collective_of(word) if word is not None else collective_of_op(name)
@@ -180,7 +180,7 @@ def only_group(distributed: Any) -> Group | None:
     if distributed.get("pg_count", 1) != 1:
         return None
     of = found[0]
-    return _group(_text(of.get("pg_name")), _text(of.get("pg_desc")), _ranks(of.get("ranks")), _size(of.get("pg_size")))
+    return group_of(_text(of.get("pg_name")), _text(of.get("pg_desc")), ranks_of(of.get("ranks")), _size(of.get("pg_size")))
 
 
 def _by_shapes(name: str, collective: str | None, group: Group, shapes: str, dtypes: str) -> Told:
@@ -206,8 +206,8 @@ def _of_annotation(tensors: Sequence[Tensor], collective: str | None, size: int 
     return None if collective in ("all_to_all", "scatter") else put_in
 
 
-def _group(name: str | None, description: str | None, ranks: Sequence[int] | None, size: int | None) -> Group:
-    """Its identity has its ranks: torch gives groups of different ranks one name where each rank is in one of them."""
+def group_of(name: str | None, description: str | None, ranks: Sequence[int] | None, size: int | None) -> Group:
+    """A process group. Its identity has its ranks: torch gives groups of different ranks one name where each rank is in one of them."""
     parts = (name, f"({_ranks_text(ranks, size)})" if ranks else None)
     label = name if description in (None, "", "undefined") else description
     return Group(" ".join(part for part in parts if part) or None, label or None, size)
@@ -222,7 +222,7 @@ def _ranks_text(ranks: Sequence[int], size: int | None) -> str:
     return ",".join(str(rank) for rank in ranks)
 
 
-def _ranks(value: Any) -> list[int] | None:
+def ranks_of(value: Any) -> list[int] | None:
     """The ranks of "[0, 1, …]"; the first ones where the writer cut the list."""
     if isinstance(value, str):
         words: Iterable[Any] = value[:4096].strip("[] ").split(",")

@@ -41,7 +41,7 @@ def read(
     Raises:
         RoofwatchError: there is nothing in it that could be accounted for; the message says what is wrong and where.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         columns, document = _collect(Source(file, name, limits, progress), limits)
         return profile_of(columns, document, limits, name, bounds, known)
 
@@ -54,7 +54,7 @@ def read_captures(
     Raises:
         RoofwatchError: it cannot be read, or holds none.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         columns, _ = _collect(Source(file, name, limits, progress), limits)
         found = captured_in(columns, host_side(columns))
     if not found:
@@ -66,7 +66,7 @@ def read_captures(
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Events are freed by their counts; a collector that walks millions of live objects doubles the time."""
     was_on = gc.isenabled()
     gc.disable()
