@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from roofwatch.collectors import kineto
 from roofwatch.collectors.ascend import db
-from roofwatch.collectors.ascend.db_file import is_database
+from roofwatch.collectors.ascend import reader as ascend
+from roofwatch.collectors.ascend.reader import Found
+from roofwatch.collectors.ascend.sniff import HEAD_BYTES, SQLITE, Sort, is_table, plain, sort_of
 from roofwatch.collectors.base import Limits, RawProfile
 from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.model.errors import RoofwatchError
@@ -50,6 +52,23 @@ def read(
         raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
 
 
+def read_path(
+    path: str | os.PathLike[str],
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+    *,
+    known: Known = NOTHING,
+) -> Found:
+    """Reads the capture at a path: a file as ``read`` does, or a folder of an Ascend profiler.
+
+    Raises:
+        RoofwatchError: as ``read``; in a folder there is no capture, or there are several.
+    """
+    if Path(path).is_dir():
+        return ascend.read_folder(Path(path), limits or Limits(), progress)
+    return Found(read(path, limits, progress, known=known), (Path(path),))
+
+
 def _read(
     file: BinaryIO,
     limits: Limits,
@@ -58,10 +77,26 @@ def _read(
     bounds: tuple[int, int] | None,
     known: Known,
 ) -> RawProfile:
+    """The source is told by how the file begins."""
     _rewind(file)
-    if is_database(file):
+    head, whole = _begun(file)
+    sort = sort_of(head)
+    if sort is Sort.DATABASE:
+        if whole is not file:
+            raise RoofwatchError(f"{name} is a database, which cannot be read from a pipe: give the file.")
         return db.read(file, limits, progress, name, bounds, path=_path(file))
-    return kineto.read(file, limits, progress, name, bounds, known)
+    if plain(head).startswith(SQLITE):
+        raise RoofwatchError(f"{name} is a compressed database: decompress it first.")
+    if sort in (Sort.TABLE, Sort.SUMMARY) or is_table(head):
+        return ascend.read_table(whole, limits, progress, name, bounds)
+    if sort is not Sort.VIEW:
+        try:
+            return kineto.read(whole, limits, progress, name, bounds, known)
+        except kineto.TraceViewError:  # its beginning did not show it
+            if whole is not file:
+                raise
+            _rewind(file)
+    return ascend.read_trace_view(whole, limits, progress, name, bounds)
 
 
 def read_captures(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Captured]:
@@ -85,6 +120,33 @@ def _rewind(file: BinaryIO) -> None:
             file.seek(0)
     except OSError:
         pass  # a pipe that claims to be seekable is read from where it stands
+
+
+def _begun(file: BinaryIO) -> tuple[bytes, BinaryIO]:
+    """The beginning of a file, and the file from its beginning: of a pipe, the two joined again."""
+    head = b""
+    try:
+        while len(head) < HEAD_BYTES and (part := file.read(HEAD_BYTES - len(head))):
+            head += part
+        if file.seekable():
+            file.seek(0)
+            return head, file
+    except OSError:
+        pass
+    return head, cast("BinaryIO", _Joined(head, file))
+
+
+class _Joined:
+    """What was read of a pipe, and the rest of it."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head = head
+        self._rest = rest
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes, none at the end."""
+        part, self._head = self._head[:size], self._head[size:]
+        return part or self._rest.read(size)
 
 
 def _path(file: BinaryIO) -> str | None:

@@ -70,6 +70,7 @@ class Reader:
         self._whats = Whats(limits.max_name, messages)
         self._samples = Samples()
         self._damage: str | None = None
+        self._first_damaged = ""
 
     def read(self, source: Source) -> None:
         """Takes a file.
@@ -122,7 +123,7 @@ class Reader:
 
     def _skip_line(self, buffer: Buffer) -> None:
         self.dropped["damaged_row"] += 1
-        self._damage = self._damage or f"a line is longer than {MAX_LINE_BYTES >> 20} MiB"
+        self._first_damaged = self._first_damaged or f"longer than {MAX_LINE_BYTES >> 20} MiB"
         while b"\n" not in buffer.text and buffer.fill(1):
             buffer.skip(len(buffer.text))
             buffer.fill(BLOCK_BYTES)
@@ -138,8 +139,8 @@ class Reader:
                 self.problems.append(f"the last row, in line {before + line + 1}, is cut off")
             else:
                 self.dropped["damaged_row"] += 1
-                self._damage = self._damage or (
-                    f"damaged rows, the first in line {before + line + 1}, without the {head.count} cells of a row"
+                self._first_damaged = self._first_damaged or (
+                    f"in line {before + line + 1}, without the {head.count} cells of a row"
                 )
 
     def _add(self, cells: Cells, head: Head, texts: Texts, line: bytes) -> None:
@@ -184,9 +185,12 @@ class Reader:
         if self.dropped["over_event_limit"]:
             self.problems.append(f"only the first {self._limits.max_events} rows were kept (the event limit)")
         if self._damage:
+            self.problems.append(self._damage)
+        if self.dropped["damaged_row"]:
             count = self.dropped["damaged_row"]
-            self.problems.append(f"{count} {self._damage}" if self._damage.startswith("damaged") else self._damage)
-            self._damage = None
+            rows = "1 row is damaged" if count == 1 else f"{count} rows are damaged, the first"
+            self.problems.append(f"{rows} {self._first_damaged}")
+        self._damage, self._first_damaged = None, ""
 
 
 _COLUMNS: dict[str, Any] = {

@@ -180,7 +180,8 @@ def only_group(distributed: Any) -> Group | None:
     if distributed.get("pg_count", 1) != 1:
         return None
     of = found[0]
-    return group_of(_text(of.get("pg_name")), _text(of.get("pg_desc")), ranks_of(of.get("ranks")), _size(of.get("pg_size")))
+    name, description = _text(of.get("pg_name")), _text(of.get("pg_desc"))
+    return group_of(name, description, ranks_of(of.get("ranks")), _size(of.get("pg_size")))
 
 
 def _by_shapes(name: str, collective: str | None, group: Group, shapes: str, dtypes: str) -> Told:
@@ -207,7 +208,10 @@ def _of_annotation(tensors: Sequence[Tensor], collective: str | None, size: int 
 
 
 def group_of(name: str | None, description: str | None, ranks: Sequence[int] | None, size: int | None) -> Group:
-    """A process group. Its identity has its ranks: torch gives groups of different ranks one name where each rank is in one of them."""
+    """A process group.
+
+    Its identity has its ranks: torch gives groups of different ranks one name where each rank is in one of them.
+    """
     parts = (name, f"({_ranks_text(ranks, size)})" if ranks else None)
     label = name if description in (None, "", "undefined") else description
     return Group(" ".join(part for part in parts if part) or None, label or None, size)

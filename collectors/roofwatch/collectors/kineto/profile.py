@@ -38,6 +38,10 @@ _DAY_NS = 86_400 * 10**9
 _ABSOLUTE_NS = 10**18  # September 2001: a clock beyond it counts from 1970, a smaller one from somewhere else
 
 
+class TraceViewError(RoofwatchError):
+    """It is no trace of Kineto's but a trace view of an Ascend profiler, for which there is another reader."""
+
+
 def profile_of(
     columns: Columns,
     document: Document,
@@ -145,15 +149,15 @@ def _unused(columns: Columns, host: Host, outline: Outline, window: Taken) -> Ra
 
 def _require_records(columns: Columns, may_be_cut: bool, may_be_empty: bool, reasons: str, name: str) -> None:
     """Ops alone are a CPU window, unless work for a device was launched, or its records may have been cut off."""
+    if columns.ascend and not len(columns.device):
+        raise TraceViewError(
+            f"{name} is an Ascend trace_view.json and cannot be read again from a pipe: give the file."
+        )
     launching = calls.mask(columns.names.values_seen, calls.is_launch)[columns.host["name"]]
     if len(columns.device) or (len(columns.ops) and not launching.any() and not may_be_cut):
         return
-    if may_be_empty and not len(columns.ops) and not launching.any() and not columns.ascend:
+    if may_be_empty and not len(columns.ops) and not launching.any():
         return
-    if columns.ascend:
-        raise RoofwatchError(
-            f"{name} is an Ascend trace_view.json, which has no kernel details: give its whole folder."
-        )
     if launching.any():
         what = f"{int(launching.sum())} kernel launches but not one device record"
     elif len(columns.ops):
