@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from roofwatch.hook.launch import environment
-from roofwatch.model.answer import sums_of
+from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.record import Cause
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb

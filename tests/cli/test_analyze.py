@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from roofwatch.model import devices
-from roofwatch.model.answer import ROW_KEYS
+from roofwatch.model.answer_rows import ROW_KEYS
 from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -11,7 +11,7 @@ import pytest
 from roofwatch.cli.render import csv, kernels, plot, roofline, text
 from roofwatch.cli.render import json as as_json
 from roofwatch.cli.render.table import Column, table
-from roofwatch.model.answer import ROW_KEYS
+from roofwatch.model.answer_rows import ROW_KEYS
 
 Golden = Callable[[str], str]
 Answer = dict[str, Any]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofwatch.model.answer import StatSum, rows
+from roofwatch.model.answer_rows import StatSum, rows
 from roofwatch.model.diagnosis import Part, Standing, cannot_say, standing, tally, verdict, worth_touching
 from roofwatch.model.diagnosis_mistakes import Conditions, mistakes
 from roofwatch.model.kinds import Kind

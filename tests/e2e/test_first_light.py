@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from roofwatch.model.answer import ROW_KEYS
+from roofwatch.model.answer_rows import ROW_KEYS
 
 Node = Any  # conftest.py
 

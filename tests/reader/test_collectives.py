@@ -17,7 +17,7 @@ from roofwatch.collectors.base import RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.kineto import collectives
 from roofwatch.collectors.pipeline import window_of
 from roofwatch.collectors.registry import read
-from roofwatch.model import answer
+from roofwatch.model.answer_rows import rows, sums_of
 from roofwatch.model.record import Collective, Node, Process, Trigger
 from roofwatch.proto import codec
 
@@ -54,7 +54,7 @@ def only(profile: RawProfile) -> tuple[RawGroup, Collective]:
 def row(profile: RawProfile) -> dict[str, Any]:
     """The answer's row of the one kernel."""
     context = WindowContext("0" * 32, Process(Node("n"), 1), Trigger.IMPORTED)
-    (found,) = answer.rows(answer.sums_of(window_of(profile, context)))
+    (found,) = rows(sums_of(window_of(profile, context)))
     return found
 
 

@@ -7,8 +7,7 @@ import pytest
 from roofwatch.collectors.base import Category, RawGroup
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import Normalized
-from roofwatch.model import answer
-from roofwatch.model.answer import StatSum
+from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, Evidence, Peak, Peaks, Phase, Signature, Vendor
@@ -24,8 +23,8 @@ def row(signature: Signature, calls: int, total: int, roof_ns: float | None, rid
             None if roof_ns is None else roof_ns * calls, ridge,
         )
     ]  # fmt: skip
-    (found,) = answer.rows(parts)
-    assert tuple(found) == answer.ROW_KEYS
+    (found,) = rows(parts)
+    assert tuple(found) == ROW_KEYS
     return found
 
 

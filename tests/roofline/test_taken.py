@@ -8,7 +8,7 @@ import pytest
 
 from roofwatch.collectors.base import Category, RawDevice, RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.pipeline import window_of
-from roofwatch.model.answer import sums_of
+from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Cause, Device, IdleCause, Node, Phase, Process, Trigger, Vendor
 

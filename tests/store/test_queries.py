@@ -10,6 +10,7 @@ import pytest
 from store_builders import COPY, GEMM, H100, MI300, NORM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model import answer
+from roofwatch.model.answer_rows import ROW_KEYS, rows, sums_of
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Bound, Cause, Cost, DeviceWindow, Evidence, IdleCause, Window
 from roofwatch.store.database import Database
@@ -66,7 +67,7 @@ def test_a_row_is_sums_over_windows(db: Database, writer: Writer) -> None:
         db, writer, window_of("a", [first], represents_ns=2_000_000), window_of("b", [second], represents_ns=1_000_000)
     ).run("top", Filter())
     (row,) = found["rows"]
-    assert list(row) == list(answer.ROW_KEYS)
+    assert list(row) == list(ROW_KEYS)
     assert row["p50_ns"] == pytest.approx(3000, rel=0.02)
     assert row["p95_ns"] == pytest.approx(6000, rel=0.02)
     assert row["roof_fraction"] == pytest.approx(0.18)
@@ -94,7 +95,7 @@ def test_store_and_file_answer_alike(db: Database, writer: Writer) -> None:
     found = answers(db, writer, window).run("top", Filter())
     coverage = answer.CoverageSum()
     coverage.add(window)
-    assert found["rows"] == answer.rows(answer.sums_of(window))
+    assert found["rows"] == rows(sums_of(window))
     assert found["coverage"] == coverage.as_json()
 
 

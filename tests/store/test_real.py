@@ -10,6 +10,7 @@ from store_builders import segment_of
 
 from roofwatch.cli.files import Origin, window_of
 from roofwatch.model import answer
+from roofwatch.model.answer_rows import rows, sums_of
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
@@ -40,7 +41,7 @@ def test_store_answers_as_the_file_does(db: Database, writer: Writer, traces: Pa
     coverage = answer.CoverageSum()
     coverage.add(window)
     waited = answer.timeline(window.devices)
-    assert found["rows"] == answer.rows(answer.sums_of(window))
+    assert found["rows"] == rows(sums_of(window))
     assert found["coverage"] == coverage.as_json()
     assert (found["summary"]["busy_ns"], found["summary"]["idle_ns"]) == (waited["busy_ns"], waited["idle_ns"])
     for cause, sums in waited["causes"].items():

@@ -73,7 +73,7 @@ class Standing:
 
 
 def standing(key: Key, parts: Sequence[Part], *, cpu: bool) -> Standing:
-    """The row of some parts, with the bound of the larger one as in ``model.answer``."""
+    """The row of some parts, with the bound of the larger one as in ``model.answer_rows``."""
     roofed = [p for p in parts if p.roof_total_ns is not None]
     measured = sum(p.total_ns for p in roofed)
     reached = sum(p.roof_total_ns or 0.0 for p in roofed)

@@ -12,7 +12,8 @@ from typing import Any
 from roofwatch.model import advice_commands
 from roofwatch.model.advice import MISTAKES, fixes
 from roofwatch.model.advice_kernels import helps
-from roofwatch.model.answer import ROW_KEYS, StatSum, ratio, rows, sums_of
+from roofwatch.model.answer import ratio
+from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows, sums_of
 from roofwatch.model.diagnosis import (
     EXPOSED,
     Key,

@@ -43,7 +43,7 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
     from roofwatch.cli.files import Origin, captured, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
-    from roofwatch.model import answer  # noqa: PLC0415
+    from roofwatch.model import answer, answer_rows  # noqa: PLC0415
 
     cpu = recorded_on(here, threads)
     window, problem = window_of(file, Origin(cpu=cpu, graphs=captured(captures)))
@@ -59,7 +59,7 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
             "limit": limit,
         },
         coverage,
-        answer.rows(answer.sums_of(window), limit),
+        answer_rows.rows(answer_rows.sums_of(window), limit),
         device=answer.device_json(window.devices[0].device) if window.devices else None,
         timeline=answer.timeline(window.devices),
         graphs=answer.graphs_json(window),
@@ -68,7 +68,7 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     title = showing.file_title(file, window)
     then = _diagnose(file, threads if here else None, captures, here=here)
     code = showing.show(
-        result, form, answer.ROW_KEYS, lambda it, room: kernels.report(it, title, room, then), empty=_nothing(file)
+        result, form, answer_rows.ROW_KEYS, lambda it, room: kernels.report(it, title, room, then), empty=_nothing(file)
     )
     if unknown := unjudged(file, window, cpu):
         errors.say(unknown)

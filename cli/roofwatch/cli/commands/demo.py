@@ -33,7 +33,7 @@ def command(limit: int, form: str) -> int:
     """
     from roofwatch.cli import demonstration, showing  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.cli.render import kernels  # noqa: PLC0415
-    from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
+    from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
     result = demonstration.run(limit, lambda word: click.echo(f"… {word}", err=True))
     answer = {**result.top, "query": {"name": "demo", "limit": limit}, "processes": result.processes["rows"]}

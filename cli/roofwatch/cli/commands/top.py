@@ -42,7 +42,7 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
     from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
-    from roofwatch.model.answer import ROW_KEYS  # noqa: PLC0415
+    from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
     answer = ask("top", asked, limit, store=store, db=db)

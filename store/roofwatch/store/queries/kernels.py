@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import CTE, Connection, and_, func, select
 
-from roofwatch.model.answer import StatSum, rows
+from roofwatch.model.answer_rows import StatSum, rows
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Phase, Signature, Vendor
@@ -108,7 +108,7 @@ def of_device(scope: CTE) -> Any:
 
 
 def _ranked(parts: dict[Key, list[SignaturePart]]) -> list[Key]:
-    """By estimated time, in the order of ``model.answer.rows``."""
+    """By estimated time, in the order of ``model.answer_rows.rows``."""
     return sorted(parts, key=lambda key: (-sum(p.est_ns for p in parts[key]), key))
 
 
