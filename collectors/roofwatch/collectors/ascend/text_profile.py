@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofwatch.collectors.ascend import alone
 from roofwatch.collectors.ascend.common import (
     NOTHING,
     Message,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
 
+Bounds = tuple[int, int] | None
 TABLE, VIEW = "ascend_csv", "ascend_trace_view"  # collectors
 MAX_DEVICES = 256
 MAX_STEPS = 1000  # whose lengths are told
@@ -75,10 +77,12 @@ class _Records:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tied:
-    linked: Linked
+class _Side:
+    """The host's side of the records; without a view only what the table tells of it."""
+
     origins: Origins
-    returned: Ints | None
+    linked: Linked | None = None
+    returned: Ints | None = None  # when the launch of each record was over
 
 
 def profile_of(
@@ -87,7 +91,7 @@ def profile_of(
     table: Table | None,
     view: View | None,
     facts: Facts,
-    bounds: tuple[int, int] | None = None,
+    bounds: Bounds = None,
 ) -> RawProfile:
     """The profile of a table, a view or both; ``name`` is what messages call it, ``bounds`` those of the window.
 
@@ -99,29 +103,40 @@ def profile_of(
     records = _records(table, view)
     if not len(records.rows):
         raise RoofwatchError(f"{name} holds no kernel and no collective{_reasons(problems, dropped)}.")
-    columns = _no_host(limits) if view is None else view.columns
-    tied = _tied(records, columns, view, bounds)
-    groups = _groups(records.rows, tied.origins, table, limits, dropped)
-    start, end = bounds or _hull(columns, records.rows)
+    side = _side(records, view, bounds)
+    groups = _groups(records.rows, side.origins, table, limits, dropped)
+    start, end = bounds or _hull(records.rows, view)
     collectives, more = collectives_of(records.rows, start)
     dropped["over_collective_limit"] += more
-    host = tied.linked.host
-    return RawProfile(
+    profile = RawProfile(
         collector=VIEW if table is None else TABLE,
-        devices=_devices(records, tied, facts, table, view),
+        devices=_devices(records, side, facts, table, view, bounds),
         groups=groups,
         collectives=collectives,
         start_unix_ns=start,
         duration_ns=end - start,
-        steps=host.steps if records.steps is None else records.steps,
-        has_host_events=len(columns.ops) > 0,
+        steps=records.steps,
+        has_host_events=False,
         shapes_recorded=any(what.shapes is not None for what in records.rows.whats),
-        events_read=(table.events if table else 0) + columns.events,
-        pid=facts.pid if facts.pid is not None else _pid(columns),
+        events_read=table.events if table else 0,
+        pid=facts.pid,
         rank=facts.rank,
         world_size=facts.world_size,
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         problem=f"{name}: {'; '.join(problems)}." if problems else None,
+    )
+    return profile if side.linked is None else _with_host(profile, side.linked)
+
+
+def _with_host(profile: RawProfile, linked: Linked) -> RawProfile:
+    """What the host's side tells beside."""
+    columns, host = linked.columns, linked.host
+    return replace(
+        profile,
+        steps=host.steps if profile.steps is None else profile.steps,
+        has_host_events=linked.has_host,
+        events_read=profile.events_read + columns.events,
+        pid=_pid(columns) if profile.pid is None else profile.pid,
         python_events=columns.python,
         step_ns=tuple((host.step_ends - host.step_starts)[:MAX_STEPS].tolist()),
     )
@@ -190,23 +205,17 @@ def messages_of(view: View, known: Mapping[str, Message] | None = None) -> dict[
     return found
 
 
-def _no_host(limits: Limits) -> Columns:
-    columns = Columns(limits.max_name)
-    columns.close()
-    return columns
-
-
-def _tied(records: _Records, columns: Columns, view: View | None, bounds: tuple[int, int] | None) -> _Tied:
+def _side(records: _Records, view: View | None, bounds: Bounds) -> _Side:
     rows = records.rows
-    returned = None if view is None else link(view, rows)
-    fill_devices(columns, rows)
-    tied = Linked(columns, None if bounds is None else taken(bounds, 0, columns))
     if view is None:
-        return _Tied(tied, Origins.unknown(len(rows), records.in_step), None)
-    origins = tied.origins(rows.start)
+        return _Side(Origins.unknown(len(rows), records.in_step))
+    returned = link(view, rows)
+    fill_devices(view.columns, rows)
+    linked = Linked(view.columns, None if bounds is None else taken(bounds, 0, view.columns))
+    origins = linked.origins(rows.start)
     if records.in_step is not None:
         origins = replace(origins, in_step=records.in_step)  # the table says it of each record
-    return _Tied(tied, origins, returned)
+    return _Side(origins, linked, returned)
 
 
 def _groups(rows: Rows, origins: Origins, table: Table | None, limits: Limits, dropped: Counter[str]) -> list[RawGroup]:
@@ -222,7 +231,9 @@ def _groups(rows: Rows, origins: Origins, table: Table | None, limits: Limits, d
     return found.groups
 
 
-def _devices(records: _Records, tied: _Tied, facts: Facts, table: Table | None, view: View | None) -> list[RawDevice]:
+def _devices(
+    records: _Records, side: _Side, facts: Facts, table: Table | None, view: View | None, bounds: Bounds
+) -> list[RawDevice]:
     clock, cores = table.samples.answer() if table is not None else (None, None)
     devices = [
         RawDevice(
@@ -234,14 +245,17 @@ def _devices(records: _Records, tied: _Tied, facts: Facts, table: Table | None, 
         )
         for index in records.devices
     ]
-    tied.linked.add_timelines(devices, records.rows, tied.returned)
+    if side.linked is None:
+        alone.add_timelines(devices, records.rows, bounds)
+    else:
+        side.linked.add_timelines(devices, records.rows, side.returned)
     return devices
 
 
-def _hull(columns: Columns, rows: Rows) -> tuple[int, int]:
+def _hull(rows: Rows, view: View | None) -> tuple[int, int]:
     """Begin and end of all that was recorded."""
     starts, ends = [int(rows.start.min())], [int(rows.end.max())]
-    for table in (columns.ops, columns.host, columns.notes):
+    for table in () if view is None else (view.columns.ops, view.columns.host, view.columns.notes):
         if len(table):
             starts.append(int(table["start"].min()))
             ends.append(int(table["end"].max()))
