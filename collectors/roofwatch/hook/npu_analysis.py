@@ -29,7 +29,7 @@ class Analysis:
 
     def __init__(self, folder: Folder, profile: str, roots: List[str]) -> None:
         """Raises Refused, with the folder gone."""
-        self.folder, self.pid = folder, 0
+        self.folder, self.pid, self.group = folder, 0, 0
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
@@ -51,6 +51,8 @@ class Analysis:
                 answer = self._look()
         finally:
             self.end(exiting)
+        if answer is not None and not answer[0] and self.group:  # killed: what it watched over is not
+            _kill(-self.group)
         if answer is None:
             raise Refused(protocol.EXITING if exiting() else protocol.GIVEN_UP, "analysis")
         facts, fd = answer
@@ -75,6 +77,9 @@ class Analysis:
             facts = json.loads(data.decode())
         except ValueError:
             facts = {}
+        if facts.get("group"):
+            self.group = int(facts["group"])
+            return None
         return facts, fds[0] if fds else None
 
     def end(self, exiting: Callable[[], bool]) -> None:

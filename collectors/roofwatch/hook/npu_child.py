@@ -108,6 +108,7 @@ def analyse(spec: Dict[str, Any], job: Job) -> None:
         [spec["python"], "-c", ANALYSE, what], cwd=spec["folder"], stdin=nothing, stdout=nothing, stderr=nothing,
         start_new_session=True, preexec_fn=with_us,  # noqa: PLW1509 - this process has one thread
     )  # fmt: skip
+    job.answer({"group": child.pid})  # should this process be killed, the job ends the rest
     try:
         _watch(child, spec, job)
     finally:

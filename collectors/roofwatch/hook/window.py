@@ -206,6 +206,7 @@ class Taker:
                 self._cut(self.window, whole=False)
             elif self.phase == OPEN:  # its request has been answered long ago
                 self.discard()
+        self.wake()
 
     def _finish(self, window: Window, request: Any) -> trace.Taken:
         with self.lock:
