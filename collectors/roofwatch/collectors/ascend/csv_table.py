@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 20  # text looked at once: large enough for numpy, small beside the memory of the interpreter
 MAX_LINE_BYTES = 4 << 20  # a longer line is no row
+MANY_PARTS = 64  # of a column: a quarter of a million rows
 _BOM = b"\xef\xbb\xbf"
 _PER_CENT = 0.01  # of the one column that is told so: how much of the time cores were taken
 _OCCUPIED = "occupied_ns"
@@ -65,8 +66,8 @@ class Reader:
         self.problems: list[str] = []
         self._limits = limits
         self._rows = 0
-        self._columns: dict[str, list[NDArray[Any]]] = {}
-        self._pipes: dict[str, list[NDArray[np.float32]]] = {}
+        self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
+        self._pipes: dict[str, _Column] = {}
         self._whats = Whats(limits.max_name, messages)
         self._samples = Samples()
         self._damage: str | None = None
@@ -98,8 +99,8 @@ class Reader:
     def table(self) -> Table:
         """All that was read; the reader holds nothing any more."""
         self.dropped["over_text_limit"] += self._whats.overflown
-        pipes = {name: _joined(self._pipes, name, np.float32) for name in list(self._pipes)}
-        columns = {name: _joined(self._columns, name, dtype) for name, dtype in _COLUMNS.items()}
+        pipes = {name: column.joined() for name, column in self._pipes.items()}
+        columns = {name: column.joined() for name, column in self._columns.items()}
         what, blocks = self._whats.of(columns.pop("sort"))
         return Table(
             **columns, what=what, blocks=blocks, pipes=pipes, whats=self._whats.found, samples=self._samples,
@@ -162,7 +163,7 @@ class Reader:
             ("start", start), ("duration", duration), ("sort", texts.sorts(cells).astype(np.int32)),
             ("step", _ids(cells, head, "step")), ("device", _ids(cells, head, "device")),
         ):  # fmt: skip
-            self._columns.setdefault(name, []).append(column)
+            self._columns[name].add(column)
         self._add_pipes(cells, head)
         self._rows += len(cells)
 
@@ -174,8 +175,10 @@ class Reader:
         if _OCCUPIED in found:
             found[_OCCUPIED] *= _PER_CENT
         for name in {**self._pipes, **found}:
-            parts = self._pipes.setdefault(name, [_unknown(self._rows)])
-            parts.append(found[name] if name in found else _unknown(len(cells)))
+            if name not in self._pipes:
+                self._pipes[name] = _Column(np.float32)
+                self._pipes[name].add(_unknown(self._rows))
+            self._pipes[name].add(found[name] if name in found else _unknown(len(cells)))
 
     def _conclude(self, source: Source) -> None:
         if source.problem:
@@ -228,7 +231,27 @@ def _unknown(count: int) -> NDArray[np.float32]:
     return np.broadcast_to(np.float32(np.nan), (count,))
 
 
-def _joined(columns: dict[str, list[NDArray[Any]]], name: str, dtype: Any) -> NDArray[Any]:
-    """A column in one piece; its parts are given up, so that only one column is held twice at a time."""
-    parts = columns.pop(name, [])
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+class _Column:
+    """A column that grows by small parts. They are put together now and then: many small ones stay with the heap."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
+        self._large: list[NDArray[Any]] = []
+        self._small: list[NDArray[Any]] = []
+
+    def add(self, part: NDArray[Any]) -> None:
+        """Appends."""
+        self._small.append(part)
+        if len(self._small) >= MANY_PARTS:
+            self._settle()
+
+    def joined(self) -> NDArray[Any]:
+        """All of it, which the column then holds no more."""
+        self._settle()
+        whole, self._large = np.concatenate([np.empty(0, dtype=self._dtype), *self._large]), []
+        return whole
+
+    def _settle(self) -> None:
+        if self._small:
+            self._large.append(np.concatenate(self._small))
+            self._small.clear()
