@@ -129,7 +129,7 @@ def test_the_job_ends_in_an_open_window(node: Node, agent: LittleAgent) -> None:
 
 @pytest.mark.parametrize("whose", ["the child", "its analysis"])
 def test_the_child_is_killed(node: Node, agent: LittleAgent, whose: str) -> None:
-    """As when memory runs out: refused, nothing stays, but for what hides from a killed child in a session of its own."""
+    """As when memory runs out: refused, and nothing stays that has not left the analysis's session by itself."""
     job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN="hangs")
     connection = agent.accept()
     connection.ask(steps=2)

@@ -89,12 +89,8 @@ def test_windows_of_a_training_job(node: Node, agent: LittleAgent) -> None:
 def test_a_job_that_starts_its_device_late(node: Node, agent: LittleAgent) -> None:
     """Attached by its first line it is a CPU's process; asked for a window once it has an NPU it says hello again."""
     late = TRAIN.replace("torch.npu.set_device(3)", "from roofwatch.hook import attach\nattach(model='late')")
-    code = (
-        late
-    """A CPU's process at first; asked for a window once it has an NPU it says hello again."""
-        + LOOP
-    )
-    job = node.start(code, agent.path)
+    late += "step()\nwhile not os.path.exists('go'):\n    time.sleep(0.02)\n"
+    job = node.start(late + "torch.npu.set_device(5)\nprint(5, flush=True)\n" + LOOP, agent.path)
     first = agent.accept()
     assert first.hello["accelerator"] == "cpu"
     (node.folder / "go").touch()

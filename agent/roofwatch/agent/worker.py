@@ -42,10 +42,7 @@ def record(fd: int, form: str, context: WindowContext) -> Window:
     from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
     known = graph_logs.known_of(context.graphs)
-    raw = registry.read(fd, LIMITS, bounds=context.bounds, known=known)
-    if form == protocol.ASCEND_DB:
-        raw.steps = None  # the profiler's one step is the whole window, of as many steps as the hook says
-    return pipeline.window_of(raw, context)
+    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds, known=known), context)
 
 
 def confine(memory_bytes: int) -> None:
