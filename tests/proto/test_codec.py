@@ -99,7 +99,9 @@ signatures = st.builds(
     unit=maybe_text,
     flops_max=maybe_number,
 )
-causes = st.builds(IdleCause, st.sampled_from(Cause), number, number, number, maybe_text)
+causes = st.builds(
+    IdleCause, st.sampled_from(Cause), number, number, number, maybe_text, number, number, maybe_number, maybe_text
+)
 device_windows = st.builds(
     DeviceWindow,
     device=devices,
@@ -118,7 +120,8 @@ costs = st.builds(
 )
 ledgers = st.builds(
     Ledger, number, number, number, st.booleans(), number, number, number, number, number,
-    st.dictionaries(text, number, max_size=3), number, number, number, number, number, number, maybe_number,
+    st.dictionaries(text, number, max_size=3), number, number, number, number, number, number, maybe_number, maybe_number,
+    maybe_number, maybe_number, maybe_number,
 )  # fmt: skip
 
 

@@ -183,16 +183,16 @@ def test_addresses() -> None:
     assert [config.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
 def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, revision: str) -> None:
     """A window written under an older schema is there after the upgrade: its new sums are empty, the rest unknown."""
     engine = create_engine(f"sqlite:///{tmp_path / 'store.db'}")
     with engine.begin() as connection:
         upgrade.run(connection, revision)
-        for table in ("windows", "kernel_stats"):
+        for table in ("windows", "kernel_stats", "idle_causes"):
             names = [c["name"] for c in inspect(connection).get_columns(table)]
             values = ", ".join(
-                "x'00'" if n in {"uid", "histogram"} else "'text'" if n in {"trigger", "collector"} else "1"
+                "x'00'" if n in {"uid", "histogram"} else "'t'" if n in {"trigger", "collector", "cause"} else "1"
                 for n in names
             )
             connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"))  # noqa: S608 - our own
@@ -203,7 +203,14 @@ def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, re
         row = connection.execute(select(w.device_time_ns, w.first_step, w.model_ns, w.model_peak_ns)).one()
         assert tuple(row) == ((1, None, 0, 0) if revision == "0001" else (1, 1, 1, 1))
         row = connection.execute(select(w.device_time_ns, w.compared_ns, w.disagreed_ns, w.layout_ns)).one()
-        assert tuple(row) == (1, 0, 0, None)
+        twice = revision == "0003"  # measured twice, and the layout tax, came with it
+        assert tuple(row) == ((1, 1, 1, 1) if twice else (1, 0, 0, None))
+        assert tuple(connection.execute(select(w.python_events, w.waits, w.wait_ns, w.longest_wait_ns)).one()) == (
+            None, None, None, None,
+        )  # fmt: skip
         k = schema.kernel_stats.c
-        assert connection.execute(select(k.total_ns, k.formula_bound)).one() == (1, None)
+        assert connection.execute(select(k.total_ns, k.formula_bound)).one() == (1, 1 if twice else None)
+        c = schema.idle_causes.c
+        row = connection.execute(select(c.total_ns, c.startup_ns, c.startup_count, c.steady_longest_ns)).one()
+        assert tuple(row) == (1, 0, 0, None)
     opened.close()

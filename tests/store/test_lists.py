@@ -60,6 +60,7 @@ def test_nodes(db: Database, writer: Writer) -> None:
         "device_time_ns": 600,
         "busy_share": pytest.approx(5100 / 11_000),
         "mfu": None,
+        "mfu_known_share": None,
         "versions": {"cuda": ["13"], "torch": ["2.12", "2.13"]},
         "agent_drops": {},  # this agent never said on which node it is
     }
@@ -100,6 +101,7 @@ def test_processes(db: Database, writer: Writer) -> None:
         "device_time_ns": 800,
         "busy_share": pytest.approx(0.4),
         "mfu": None,
+        "mfu_known_share": None,
         "lost_ns": 40,
         "represented_ns": 10_000,
         "lost_share": pytest.approx(0.004),

@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 from sqlalchemy import select
-from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
+from store_builders import GEMM, H100, MI300, NORM, process_of, segment_of, stat, window_of
 
-from roofwatch.model.record import Collective, Graph, Window
+from roofwatch.model.answer import CoverageSum
+from roofwatch.model.record import Collective, DeviceWindow, Graph, Window
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import schema
 from roofwatch.store.database import Database
@@ -35,36 +36,79 @@ def with_model(window: Window, model: int, known: int, flops: int, peak: int, **
 def test_mfu_is_weighted_and_leaves_out_what_says_nothing(db: Database, writer: Writer) -> None:
     """Two windows of 1000 ns that stand for 10,000 and 1000 ns, at peak for 500 and 200 ns.
 
-    Together (0.5 · 10,000 + 0.2 · 1000) / 11,000 = 5200 / 11,000. A third window has products without known FLOPs and
-    is left out; in the windows' own list each has its own: 0.5, 0.2, null.
+    Together (0.5 · 10,000 + 0.2 · 1000) / 11,000 = 5200 / 11,000, of node, process and the whole answer alike, also of
+    the windows as a file's. Known FLOPs: 800 of 800 ns and 600 of 800 ns. A third window has products without known
+    FLOPs and is left out; in the windows' own list each has its own: 0.5, 0.2, null.
     """
     windows = [
         with_model(window_of("a", [stat(GEMM, [800])], span_ns=1000, represents_ns=10_000), 800, 800, 9, 500),
-        with_model(window_of("b", [stat(GEMM, [800])], span_ns=1000, represents_ns=1000), 800, 800, 3, 200),
+        with_model(window_of("b", [stat(GEMM, [800])], span_ns=1000, represents_ns=1000), 800, 600, 3, 200),
         with_model(window_of("c", [stat(GEMM, [800])], span_ns=1000, represents_ns=1000), 800, 0, 0, 0),
     ]
     store(writer, *windows)
     queries = Queries(db)
     for name in ("nodes", "processes"):
-        (row,) = queries.run(name, Filter())["rows"]
-        assert row["mfu"] == pytest.approx(5200 / 11_000)
+        found = queries.run(name, Filter())
+        for told in (found["rows"][0], found["coverage"]):
+            assert told["mfu"] == pytest.approx(5200 / 11_000)
+            assert told["mfu_known_share"] == pytest.approx(1400 / 1600)
     found = queries.run("windows", Filter())
-    assert {row["uid"]: row["mfu"] for row in found["rows"]} == {
-        windows[0].uid: pytest.approx(0.5), windows[1].uid: pytest.approx(0.2), windows[2].uid: None,
-    }  # fmt: skip
-    coverage = found["coverage"]
-    assert coverage["model_flops"] == 12
-    assert coverage["mfu"] == pytest.approx(700 / 3000)
-    assert coverage["mfu_known_share"] == pytest.approx(1600 / 2400)
+    assert {row["uid"]: (row["mfu"], row["mfu_known_share"]) for row in found["rows"]} == {
+        windows[0].uid: (pytest.approx(0.5), 1.0),
+        windows[1].uid: (pytest.approx(0.2), pytest.approx(0.75)),
+        windows[2].uid: (None, 0.0),
+    }
+    assert found["coverage"]["model_flops"] == 12
+    filed = CoverageSum()
+    for window in windows:
+        filed.add(window)
+    assert filed.as_json() == found["coverage"]
 
 
 def test_an_idle_window_has_an_mfu_of_nothing(db: Database, writer: Writer) -> None:
-    """A window without any product says 0 beside one that says 0.5: (0.5 · 1000 + 0) / 2000."""
+    """A window without any product says 0 beside one that says 0.5: (0.5 · 1000 + 0) / 2000; alone it says nothing."""
     busy = with_model(window_of("a", [stat(GEMM, [800])], span_ns=1000, represents_ns=1000), 800, 800, 9, 500)
     idle = window_of("b", [stat(NORM, [1])], span_ns=1000, represents_ns=1000)
     store(writer, busy, idle)
-    (row,) = Queries(db).run("nodes", Filter())["rows"]
-    assert row["mfu"] == pytest.approx(0.25)
+    found = Queries(db).run("nodes", Filter())
+    assert found["rows"][0]["mfu"] == found["coverage"]["mfu"] == pytest.approx(0.25)
+    filed = CoverageSum()
+    filed.add(idle)
+    assert (filed.as_json()["mfu"], filed.as_json()["mfu_known_share"]) == (None, None)
+
+
+def test_the_mfu_of_a_node_is_that_of_an_answer_about_it(db: Database, writer: Writer) -> None:
+    """Three nodes of unlike windows; the answer about one, by any query, has the MFU of its row: 0.5, 0.05, none."""
+    store(
+        writer,
+        with_model(window_of("a", [stat(GEMM, [800])], process=process_of("x"), span_ns=1000), 800, 800, 9, 500),
+        with_model(
+            window_of("b", [stat(GEMM, [8])], process=process_of("y"), span_ns=1000, represents_ns=9000), 8, 8, 9, 0
+        ),
+        with_model(
+            window_of("c", [stat(GEMM, [8])], process=process_of("y", 2), span_ns=1000, represents_ns=1000),
+            8, 8, 9, 500,
+        ),
+        with_model(window_of("d", [stat(GEMM, [8])], process=process_of("z"), span_ns=1000), 8, 0, 0, 0),
+    )  # fmt: skip
+    queries = Queries(db)
+    of_node = {row["node"]: row["mfu"] for row in queries.run("nodes", Filter())["rows"]}
+    assert of_node == {"x": pytest.approx(0.5), "y": pytest.approx(0.05), "z": None}
+    for node, value in of_node.items():
+        for query in ("top", "diagnose", "timeline", "windows"):
+            assert queries.run(query, Filter(node=node))["coverage"]["mfu"] == value
+
+
+def test_mfu_is_of_whole_windows(db: Database, writer: Writer) -> None:
+    """A window on two devices of 1000 ns each, at peak for 500 ns: 0.25, also of an answer about one of the devices."""
+    window = dataclasses.replace(
+        with_model(window_of("a", [stat(GEMM, [800]), stat(NORM, [9], device=1)], span_ns=1000), 800, 800, 9, 500),
+        devices=(DeviceWindow(H100, 1000, 800), DeviceWindow(MI300, 1000, 9)),
+    )
+    store(writer, window)
+    for query in ("nodes", "windows"):
+        found = Queries(db).run(query, Filter(device="h100"))
+        assert found["rows"][0]["mfu"] == found["coverage"]["mfu"] == pytest.approx(0.25)
 
 
 def test_graphs_and_collectives_are_stored(db: Database, writer: Writer) -> None:

@@ -153,6 +153,7 @@ class RawProfile:
     problem: str | None = None  # one sentence when the input was damaged but part of it could be read
     collectives: list[Collective] = field(default_factory=list)  # start 0 at the profile's start; bounded
     graphs: list[Graph] = field(default_factory=list)
+    waits: tuple[int, int, int] | None = None  # the host's blocking calls: count, total and longest in ns
     python_events: int = 0  # Python functions recorded on the host's threads: stacks were switched on
     step_ns: tuple[int, ...] = ()  # lengths of the source's own steps, in order, the first thousand of them
     unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any

@@ -103,10 +103,15 @@ def _process(process: Process, raw: RawProfile) -> Process:
 
 
 def _ledger(raw: RawProfile, sums: Ledger) -> Ledger:
+    waits, total, longest = raw.waits or (None, None, None)
     return replace(
         sums,
         events_read=raw.events_read,
         device_records=sum(g.calls for g in raw.groups),
         has_host_events=raw.has_host_events,
         dropped=dict(raw.dropped),
+        python_events=raw.python_events,
+        waits=waits,
+        wait_ns=total,
+        longest_wait_ns=longest,
     )

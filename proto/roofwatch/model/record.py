@@ -204,13 +204,22 @@ class KernelStat:
 
 @dataclass(frozen=True, slots=True)
 class IdleCause:
-    """One reason for idle time on one device."""
+    """One reason for idle time on one device.
+
+    ``startup_ns`` of the total, in ``startup_count`` stretches, is the program's start (loading code, making contexts):
+    it does not come back. ``steady_longest_ns`` and ``steady_example`` are of the other stretches, 0 where there are
+    none, and None where no stretch is start-up: then they are the longest and the example of all.
+    """
 
     cause: Cause
     total_ns: int
     count: int
     longest_ns: int
     example: str | None = None
+    startup_ns: int = 0
+    startup_count: int = 0
+    steady_longest_ns: int | None = None
+    steady_example: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +300,10 @@ class Ledger:
     compared_ns: int = 0
     disagreed_ns: int = 0
     layout_ns: int | None = None
+    python_events: int | None = None  # Python functions on the host's threads: stacks were switched on
+    waits: int | None = None  # the host's blocking calls: synchronizes, and copies that return when they are done
+    wait_ns: int | None = None
+    longest_wait_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,9 +148,7 @@ class Decoder:
             device=self.devices[d.device],
             span_ns=d.span_ns,
             busy_ns=d.busy_ns,
-            causes=tuple(
-                IdleCause(Cause(c.cause), c.total_ns, c.count, c.longest_ns, c.example or None) for c in d.causes
-            ),
+            causes=tuple(_cause(c) for c in d.causes),
             exposed_copy_ns=d.exposed_copy_ns,
             exposed_communication_ns=d.exposed_communication_ns,
             memory_used_bytes=_known(d.memory_used_bytes),
@@ -252,7 +250,24 @@ def _device(d: pb.Device) -> Device:
     )
 
 
+def _cause(c: pb.IdleCause) -> IdleCause:
+    return IdleCause(
+        Cause(c.cause),
+        c.total_ns,
+        c.count,
+        c.longest_ns,
+        c.example or None,
+        startup_ns=c.startup_ns,
+        startup_count=c.startup_count,
+        steady_longest_ns=c.steady_longest_ns if c.HasField("steady_longest_ns") else None,
+        steady_example=c.steady_example or None,
+    )
+
+
 def _ledger(m: pb.Ledger) -> Ledger:
+    def optional(name: str) -> int | None:
+        return int(getattr(m, name)) if m.HasField(name) else None  # not sent by the first versions
+
     return Ledger(
         events_read=m.events_read,
         device_records=m.device_records,
@@ -270,7 +285,11 @@ def _ledger(m: pb.Ledger) -> Ledger:
         model_peak_ns=m.model_peak_ns,
         compared_ns=m.compared_ns,
         disagreed_ns=m.disagreed_ns,
-        layout_ns=m.layout_ns if m.HasField("layout_ns") else None,
+        layout_ns=optional("layout_ns"),
+        python_events=optional("python_events"),
+        waits=optional("waits"),
+        wait_ns=optional("wait_ns"),
+        longest_wait_ns=optional("longest_wait_ns"),
     )
 
 

@@ -171,13 +171,18 @@ class Encoder:
         message.memory_used_bytes = _int(device.memory_used_bytes)
         message.memory_peak_bytes = _int(device.memory_peak_bytes)
         for c in device.causes:
-            message.causes.add(
+            found = message.causes.add(
                 cause=str(c.cause),
                 total_ns=c.total_ns,
                 count=c.count,
                 longest_ns=c.longest_ns,
                 example=c.example or "",
+                startup_ns=c.startup_ns,
+                startup_count=c.startup_count,
+                steady_example=c.steady_example or "",
             )
+            if c.steady_longest_ns is not None:
+                found.steady_longest_ns = c.steady_longest_ns
 
     def _collectives(self, found: Sequence[Collective], columns: pb.Collectives) -> None:
         columns.device.extend(c.device for c in found)
@@ -243,8 +248,10 @@ def _ledger(ledger: Ledger) -> pb.Ledger:
         compared_ns=ledger.compared_ns,
         disagreed_ns=ledger.disagreed_ns,
     )
-    if ledger.layout_ns is not None:
-        message.layout_ns = ledger.layout_ns
+    for name in ("layout_ns", "python_events", "waits", "wait_ns", "longest_wait_ns"):
+        value = getattr(ledger, name)
+        if value is not None:
+            setattr(message, name, value)
     return message
 
 

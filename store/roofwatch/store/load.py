@@ -212,12 +212,14 @@ class Loader:
         )  # fmt: skip
         bulk.insert(connection, schema.window_devices, WINDOW_DEVICE_NAMES, list(chain.from_iterable(rows)))
         causes = (
-            (number, position, str(c.cause), c.total_ns, c.count, c.longest_ns, c.example)
+            (
+                number, position, str(c.cause), c.total_ns, c.count, c.longest_ns, c.example, c.startup_ns,
+                c.startup_count, c.steady_longest_ns, c.steady_example,
+            )
             for number, position, _, d in parts
             for c in d.causes
-        )
-        names = ("window_id", "position", "cause", "total_ns", "count", "longest_ns", "example")
-        bulk.insert(connection, schema.idle_causes, names, list(chain.from_iterable(causes)))
+        )  # fmt: skip
+        bulk.insert(connection, schema.idle_causes, IDLE_CAUSE_NAMES, list(chain.from_iterable(causes)))
         collectives = (
             (
                 number, position, c.device, c.name, c.group, c.group_size, c.sequence, c.start_unix_ns, c.duration_ns,
@@ -239,6 +241,7 @@ class Loader:
 
 
 COLLECTIVE_NAMES = tuple(c.name for c in schema.collectives.columns)
+IDLE_CAUSE_NAMES = tuple(c.name for c in schema.idle_causes.columns)
 GRAPH_NAMES = tuple(c.name for c in schema.graphs.columns)
 WINDOW_DEVICE_NAMES = tuple(c.name for c in schema.window_devices.columns)
 DEVICE_NAMES = tuple(c.name for c in schema.devices.columns)
@@ -272,7 +275,8 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         w.ledger.has_host_events, w.ledger.linked_ns, w.ledger.backlog_ns, w.ledger.classifiable_ns,
         w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
-        w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns,
+        w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
+        w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns,
     )  # fmt: skip
 
 

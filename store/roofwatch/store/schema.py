@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from roofwatch.model.record import Bound, Evidence
 
-REVISION = "0003"  # the newest migration
+REVISION = "0004"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -223,6 +223,10 @@ windows = Table(
     _int("compared_ns", default=0),
     _int("disagreed_ns", default=0),
     _int("layout_ns", null=True),
+    _int("python_events", null=True),
+    _int("waits", null=True),
+    _int("wait_ns", null=True),
+    _int("longest_wait_ns", null=True),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
 )
@@ -261,6 +265,10 @@ idle_causes = Table(
     _int("count"),
     _int("longest_ns"),
     _text("example", null=True),
+    _int("startup_ns", default=0),
+    _int("startup_count", default=0),
+    _int("steady_longest_ns", null=True),
+    _text("steady_example", null=True),
     sqlite_with_rowid=False,
 )
 

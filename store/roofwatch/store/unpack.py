@@ -191,6 +191,8 @@ def _check_window(w: Window) -> None:
     model = (ledger.model_ns, ledger.model_known_ns, ledger.model_peak_ns)
     both = (ledger.compared_ns, ledger.disagreed_ns, ledger.layout_ns or 0)
     _in_range("the ledger", (*times, ledger.classified_ns, ledger.named_ns, *model, *both), MAX_NS)
+    waited = (ledger.waits or 0, ledger.wait_ns or 0, ledger.longest_wait_ns or 0)
+    _in_range("the host's waits and Python functions", (*waited, ledger.python_events or 0), MAX_NS)
     _in_range("FLOPs", (ledger.model_flops,), 1 << 62)
     _in_range("the first step", (w.first_step or 0,), MAX_COUNT)
     _check_collectives(w.collectives)
@@ -202,8 +204,12 @@ def _check_window(w: Window) -> None:
             _fail(f"a device busy for {d.busy_ns} of {d.span_ns} ns")
         if len({c.cause for c in d.causes}) != len(d.causes):
             _fail("an idle cause twice on a device")
-        _in_range("idle causes", [n for c in d.causes for n in (c.total_ns, c.count, c.longest_ns)], MAX_NS)
-        _check_texts(*(c.example for c in d.causes))
+        for c in d.causes:
+            told = (c.total_ns, c.count, c.longest_ns, c.startup_ns, c.startup_count, c.steady_longest_ns or 0)
+            _in_range("idle causes", told, MAX_NS)
+            if c.startup_ns > c.total_ns or c.startup_count > c.count:
+                _fail("more start-up than idle time")
+            _check_texts(c.example, c.steady_example)
     _check_texts(w.collector, *ledger.dropped)
     if w.cost is not None:
         c = w.cost

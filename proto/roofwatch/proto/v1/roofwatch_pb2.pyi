@@ -289,21 +289,29 @@ class DeviceWindow(_message.Message):
     def __init__(self, device: _Optional[int] = ..., span_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[IdleCause, _Mapping]]] = ..., exposed_copy_ns: _Optional[int] = ..., exposed_communication_ns: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ...) -> None: ...
 
 class IdleCause(_message.Message):
-    __slots__ = ("cause", "total_ns", "count", "longest_ns", "example")
+    __slots__ = ("cause", "total_ns", "count", "longest_ns", "example", "startup_ns", "startup_count", "steady_longest_ns", "steady_example")
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     LONGEST_NS_FIELD_NUMBER: _ClassVar[int]
     EXAMPLE_FIELD_NUMBER: _ClassVar[int]
+    STARTUP_NS_FIELD_NUMBER: _ClassVar[int]
+    STARTUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STEADY_LONGEST_NS_FIELD_NUMBER: _ClassVar[int]
+    STEADY_EXAMPLE_FIELD_NUMBER: _ClassVar[int]
     cause: str
     total_ns: int
     count: int
     longest_ns: int
     example: str
-    def __init__(self, cause: _Optional[str] = ..., total_ns: _Optional[int] = ..., count: _Optional[int] = ..., longest_ns: _Optional[int] = ..., example: _Optional[str] = ...) -> None: ...
+    startup_ns: int
+    startup_count: int
+    steady_longest_ns: int
+    steady_example: str
+    def __init__(self, cause: _Optional[str] = ..., total_ns: _Optional[int] = ..., count: _Optional[int] = ..., longest_ns: _Optional[int] = ..., example: _Optional[str] = ..., startup_ns: _Optional[int] = ..., startup_count: _Optional[int] = ..., steady_longest_ns: _Optional[int] = ..., steady_example: _Optional[str] = ...) -> None: ...
 
 class Ledger(_message.Message):
-    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped", "model_ns", "model_known_ns", "model_flops", "model_peak_ns", "compared_ns", "disagreed_ns", "layout_ns")
+    __slots__ = ("events_read", "device_records", "device_time_ns", "has_host_events", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns", "dropped", "model_ns", "model_known_ns", "model_flops", "model_peak_ns", "compared_ns", "disagreed_ns", "layout_ns", "python_events", "waits", "wait_ns", "longest_wait_ns")
     class DroppedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -328,6 +336,10 @@ class Ledger(_message.Message):
     COMPARED_NS_FIELD_NUMBER: _ClassVar[int]
     DISAGREED_NS_FIELD_NUMBER: _ClassVar[int]
     LAYOUT_NS_FIELD_NUMBER: _ClassVar[int]
+    PYTHON_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_NS_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_WAIT_NS_FIELD_NUMBER: _ClassVar[int]
     events_read: int
     device_records: int
     device_time_ns: int
@@ -345,7 +357,11 @@ class Ledger(_message.Message):
     compared_ns: int
     disagreed_ns: int
     layout_ns: int
-    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., model_ns: _Optional[int] = ..., model_known_ns: _Optional[int] = ..., model_flops: _Optional[int] = ..., model_peak_ns: _Optional[int] = ..., compared_ns: _Optional[int] = ..., disagreed_ns: _Optional[int] = ..., layout_ns: _Optional[int] = ...) -> None: ...
+    python_events: int
+    waits: int
+    wait_ns: int
+    longest_wait_ns: int
+    def __init__(self, events_read: _Optional[int] = ..., device_records: _Optional[int] = ..., device_time_ns: _Optional[int] = ..., has_host_events: _Optional[bool] = ..., linked_ns: _Optional[int] = ..., backlog_ns: _Optional[int] = ..., classifiable_ns: _Optional[int] = ..., classified_ns: _Optional[int] = ..., named_ns: _Optional[int] = ..., dropped: _Optional[_Mapping[str, int]] = ..., model_ns: _Optional[int] = ..., model_known_ns: _Optional[int] = ..., model_flops: _Optional[int] = ..., model_peak_ns: _Optional[int] = ..., compared_ns: _Optional[int] = ..., disagreed_ns: _Optional[int] = ..., layout_ns: _Optional[int] = ..., python_events: _Optional[int] = ..., waits: _Optional[int] = ..., wait_ns: _Optional[int] = ..., longest_wait_ns: _Optional[int] = ...) -> None: ...
 
 class Cost(_message.Message):
     __slots__ = ("close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "parse_cpu_ns")

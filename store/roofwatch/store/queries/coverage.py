@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import CTE, Connection, and_, case, func, or_, select
+from sqlalchemy import CTE, ColumnElement, Connection, and_, case, func, literal, select
 
-from roofwatch.model.answer import CoverageSum, mfu, ratio
+from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.scope import devices_of, windows_of
-from roofwatch.store.schema import graphs, idle_causes, window_drops, windows
+from roofwatch.store.queries.scope import among, devices_of, weight, windows_of
+from roofwatch.store.schema import graphs, idle_causes, window_devices, window_drops, windows
 
 
 def coverage(connection: Connection, f: Filter) -> CoverageSum:
@@ -29,10 +30,8 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
                     w.classifiable_ns,
                     w.classified_ns,
                     w.named_ns,
-                    w.model_ns,
                     w.model_known_ns,
                     w.model_flops,
-                    w.model_peak_ns,
                     w.compared_ns,
                     w.disagreed_ns,
                     w.layout_ns,
@@ -56,6 +55,7 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
         **{name: int(value or 0) for name, value in row._mapping.items()},  # noqa: SLF001 - SQLAlchemy's public name
         busy_ns=int(busy or 0),
         span_ns=int(span or 0),
+        mfu=mfu_by(connection, f, literal(0)).get(0, MfuSum()),
         graph_ns=int(graph or 0),
         graph_attributed_ns=int(attributed or 0),
         dropped=dropped(connection, f),
@@ -127,36 +127,43 @@ def _examples(connection: Connection, pairs: CTE) -> dict[str, str | None]:
     return {row.cause: row.example for row in first}
 
 
-def mfu_by(connection: Connection, f: Filter, owner: str) -> dict[Any, float | None]:
-    """Model FLOPs utilisation by a column of the scope, windows weighted by the time that they stand for.
+def mfu_by(
+    connection: Connection, f: Filter, owner: ColumnElement[Any], only: Collection[int] | None = None
+) -> dict[Any, MfuSum]:
+    """Model FLOPs utilisation by a column of windows, processes or nodes; ``only`` of these windows.
 
-    A window whose model kernels have no known FLOPs (recorded without shapes) says nothing, and is left out.
+    As ``MfuSum.add``. Of whole windows, as is the ledger: a device filter takes the windows that have such a device.
     """
-    scope = devices_of(f)
-    key, w = scope.c[owner], windows.c
-    by_window = (
-        select(
-            scope.c.window_id,
-            key.label("owner"),
-            func.sum(scope.c.span_ns).label("span_ns"),
-            func.sum(scope.c.span_ns * scope.c.weight).label("est_ns"),
-        )
-        .group_by(scope.c.window_id, key)
-        .subquery()
-    )
-    b = by_window.c
+    w, d = windows.c, window_devices.c
+    query = windows_of(
+        f,
+        w.id,
+        owner.label("owner"),
+        w.model_ns,
+        w.model_known_ns,
+        w.model_peak_ns,
+        func.sum(d.span_ns).label("span_ns"),
+        func.sum(d.span_ns * weight()).label("est_ns"),
+    ).join(window_devices, d.window_id == w.id)
+    if only is not None:
+        query = among(query, w.id, only)
+    b = query.group_by(w.id, owner).subquery().c
+    silent = and_(b.model_ns > 0, b.model_known_ns == 0)
+    counts = and_(~silent, b.span_ns > 0)
     found = connection.execute(
         select(
             b.owner,
-            func.sum(w.model_peak_ns * b.est_ns / b.span_ns),
-            func.sum(w.model_known_ns),
-            func.sum(b.est_ns),
-        )
-        .join(windows, w.id == b.window_id)
-        .where(b.span_ns > 0, or_(w.model_known_ns > 0, w.model_ns == 0))
-        .group_by(b.owner)
+            func.sum(case((counts, b.model_peak_ns * b.est_ns / b.span_ns), else_=0.0)),
+            func.sum(case((counts, b.est_ns), else_=0.0)),
+            func.sum(case((counts, b.model_ns), else_=0)),
+            func.sum(case((counts, b.model_known_ns), else_=0)),
+            func.sum(case((silent, b.model_ns), else_=0)),
+        ).group_by(b.owner)
     )
-    return {name: mfu(float(peak), int(known), float(span)) for name, peak, known, span in found}
+    return {
+        name: MfuSum(float(peak), float(span), int(model), int(known), int(left_out))
+        for name, peak, span, model, known, left_out in found
+    }
 
 
 def lost() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, case, func, select
 
-from roofwatch.model.answer import ratio
+from roofwatch.model.answer import MfuSum, ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import lost, mfu_by
@@ -38,7 +38,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     on = _devices_by(connection, f, "host")
     versions = _node_versions(connection, f)
     drops = _agent_drops(connection, f)
-    used = mfu_by(connection, f, "host")
+    used = mfu_by(connection, f, schema.nodes.c.host)
     return {
         "rows": [
             {
@@ -50,7 +50,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
                 "windows": count,
                 "device_time_ns": int(device_time),
                 "busy_share": on[host].busy_share,
-                "mfu": used.get(host),
+                **used.get(host, MfuSum()).as_json(),
                 "versions": versions[host],
                 "agent_drops": drops[host],
             }
@@ -89,11 +89,11 @@ def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     found = connection.execute(query.limit(limit) if limit else query).all()
     on = _devices_by(connection, f, "process_id")
     marks = _labels(connection, {row.id for row in found})
-    used = mfu_by(connection, f, "process_id")
-    return {"rows": [_process(row, on[row.id], marks[row.id], used.get(row.id)) for row in found]}
+    used = mfu_by(connection, f, p.id)
+    return {"rows": [_process(row, on[row.id], marks[row.id], used.get(row.id, MfuSum())) for row in found]}
 
 
-def _process(row: Any, on: _Devices, labels: dict[str, str], used: float | None) -> dict[str, Any]:
+def _process(row: Any, on: _Devices, labels: dict[str, str], used: MfuSum) -> dict[str, Any]:
     return {
         "process": f"{row.id:016x}",
         "node": row.host,
@@ -111,7 +111,7 @@ def _process(row: Any, on: _Devices, labels: dict[str, str], used: float | None)
         "steps": _int(row.steps),
         "device_time_ns": int(row.device_time_ns),
         "busy_share": on.busy_share,
-        "mfu": used,
+        **used.as_json(),
         "lost_ns": _int(row.lost_ns),
         "represented_ns": _int(row.represented_ns),
         "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.represented_ns)),

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from roofwatch.model.answer import mfu, ratio
+from roofwatch.model.answer import MfuSum, ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.coverage import lost
+from roofwatch.store.queries.coverage import lost, mfu_by
 from roofwatch.store.queries.scope import among, devices_of, windows_of
 
 COST = (
@@ -26,20 +26,20 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         f,
         w.id, w.uid, w.start_unix_ns, p.id.label("process"), schema.nodes.c.host, p.pid, p.model, w.duration_ns,
         w.steps, w.represents_ns, w.trigger, w.collector, w.shapes_recorded, w.events_read, w.device_records,
-        w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.model_known_ns,
-        w.model_peak_ns, w.first_step, w.close_path,
-        w.open_ns, w.quiesce_ns,
-        w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns, w.lost_in_ns, w.lost_after_ns,
+        w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.first_step,
+        w.close_path, w.open_ns, w.quiesce_ns, w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns, w.lost_in_ns, w.lost_after_ns,
         w.parse_cpu_ns, lost().label("lost_ns"),
     ).order_by(w.start_unix_ns.desc(), w.id.desc())  # fmt: skip
     found = connection.execute(query.limit(limit) if limit else query).all()
     shown = {row.id for row in found}
     on = _devices_of_windows(connection, f, shown)
     drops = _window_drops(connection, f, shown)
-    return {"rows": [_window(row, on.get(row.id, ([], 0, 0)), drops[row.id]) for row in found]}
+    used = mfu_by(connection, f, w.id, shown)
+    rows = [_window(r, on.get(r.id, ([], 0, 0)), drops[r.id], used.get(r.id, MfuSum())) for r in found]
+    return {"rows": rows}
 
 
-def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int]) -> dict[str, Any]:
+def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int], used: MfuSum) -> dict[str, Any]:
     models, busy, span = on
     linked = ratio(row.linked_ns, row.device_time_ns) if row.has_host_events else None
     return {
@@ -64,7 +64,7 @@ def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int]) -
         "linked_share": linked,
         "classified_share": ratio(row.classified_ns, row.classifiable_ns),
         "first_step": row.first_step,
-        "mfu": mfu(row.model_peak_ns, row.model_known_ns, span),
+        **used.as_json(),
         **{name: getattr(row, name) for name in COST},
         "dropped": dropped,
     }
