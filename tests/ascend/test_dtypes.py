@@ -10,11 +10,12 @@ from roofwatch.model.shapes import ITEM_BYTES, call_of, dtype_of
 @pytest.mark.parametrize(
     ("text", "name", "size"),
     [
-        ("FLOAT", "fp32", 4), ("FLOAT16", "fp16", 2), ("DT_BF16", "bf16", 2), ("DOUBLE", "fp64", 8), ("BOOL", "bool", 1),
-        ("INT8", "int8", 1), ("UINT8", "uint8", 1), ("INT16", "int16", 2), ("UINT16", "uint16", 2), ("INT32", "int32", 4),
-        ("UINT32", "uint32", 4), ("INT64", "int64", 8), ("UINT64", "uint64", 8), ("COMPLEX64", "complex64", 8),
-        ("FP32", "fp32", 4), ("FP16", "fp16", 2), ("BFP16", "bf16", 2), ("FP64", "fp64", 8),
-        ("DT_FLOAT", "fp32", 4), ("DT_INT64", "int64", 8), ("FLOAT8_E4M3FN", "fp8_e4m3", 1), ("FP8E5M2", "fp8_e5m2", 1),
+        ("FLOAT", "fp32", 4), ("FLOAT16", "fp16", 2), ("DT_BF16", "bf16", 2), ("DOUBLE", "fp64", 8),
+        ("BOOL", "bool", 1), ("INT8", "int8", 1), ("UINT8", "uint8", 1), ("INT16", "int16", 2),
+        ("UINT16", "uint16", 2), ("INT32", "int32", 4), ("UINT32", "uint32", 4), ("INT64", "int64", 8),
+        ("UINT64", "uint64", 8), ("COMPLEX64", "complex64", 8), ("FP32", "fp32", 4), ("FP16", "fp16", 2),
+        ("BFP16", "bf16", 2), ("FP64", "fp64", 8), ("DT_FLOAT", "fp32", 4), ("DT_INT64", "int64", 8),
+        ("FLOAT8_E4M3FN", "fp8_e4m3", 1), ("FP8E5M2", "fp8_e5m2", 1),
     ],
 )  # fmt: skip
 def test_names_of_ascend_are_known(text: str, name: str, size: int) -> None:

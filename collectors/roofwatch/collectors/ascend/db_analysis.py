@@ -74,7 +74,7 @@ def analysis_of(database: Database, limits: Limits, collector: str) -> RawProfil
         steps=steps,
         has_host_events=False,
         shapes_recorded=False,
-        events_read=database.rows_read,
+        events_read=len(good),
         dropped={reason: lost for reason, lost in sorted(dropped.items()) if lost},
         problem=database.problem or f"{database.name} has the collectives of a capture alone: none of its kernels.",
     )
@@ -87,7 +87,7 @@ def _collectives(database: Database, limit: int) -> tuple[Ints, Ints, list[What]
         name, group = (f"substr({column},1,{_NAME:d})" for column in ("hccl_op_name", "group_name"))
         # Whole numbers of quarter microseconds and of picoseconds fit a double, nanoseconds since 1970 do not.
         sql = (
-            f"select {name},{group},cast(start_timestamp*4 as integer),cast(elapse_time*1000000 as integer) "  # noqa: S608 - ours
+            f"select {name},{group},cast(start_timestamp*4+0.5 as integer),cast(elapse_time*1000000+0.5 as integer) "  # noqa: S608 - ours
             f"from {_TABLE}"
         )
         rows = [row for row in database.values(sql, min(limit, 1_000_000)) if row[0] != _TOTAL]

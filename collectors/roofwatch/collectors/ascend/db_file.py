@@ -86,10 +86,14 @@ class Database:
 
     def numbers(self, table: str, column: str | None, alias: str = "") -> str:
         """SQL for a column as whole numbers; -1 for nothing, and for a column that is missing."""
+        plain = self.plain(table, column, alias)
+        return plain if plain == "-1" else f"ifnull(cast({plain} as integer),-1)"
+
+    def plain(self, table: str, column: str | None, alias: str = "") -> str:
+        """SQL for a column as it is; -1 where it is missing."""
         if column is None or not self.has(table, column):
             return "-1"
-        prefix = f"{alias}." if alias else ""
-        return f'ifnull(cast({prefix}"{column}" as integer),-1)'
+        return f'{alias}."{column}"' if alias else f'"{column}"'
 
     def integers(self, sql: str, width: int) -> Iterator[Ints]:
         """The rows of a query of ``width`` whole numbers, as blocks of [rows, width]."""

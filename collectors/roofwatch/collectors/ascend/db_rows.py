@@ -123,8 +123,8 @@ def block_column(database: Database) -> str | None:
 def _compute(database: Database, texts: Texts, limit: int, dropped: Counter[str]) -> _Part:
     if not database.has("COMPUTE_TASK_INFO", "globalTaskId") or not database.has("TASK", "startNs", "globalTaskId"):
         return _no_part()
-    ids = [database.numbers("COMPUTE_TASK_INFO", column, "c") for column in _IDS]
-    ids.append(database.numbers("TASK", "taskType", "t"))
+    ids = [database.plain("COMPUTE_TASK_INFO", column, "c") for column in _IDS]
+    ids.append(database.plain("TASK", "taskType", "t"))
     one = _only(database, "TASK", "deviceId")
     fixed = [database.numbers("TASK", column, "t") for column in ("startNs", "endNs")]
     fixed.append(str(one) if one is not None else database.numbers("TASK", "deviceId", "t"))

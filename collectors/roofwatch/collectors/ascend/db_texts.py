@@ -100,9 +100,11 @@ class Kinds:
 
 
 def packed(left: str, right: str) -> str:
-    """SQL for two ids in one number."""
-    low = (1 << _HALF) - 1
-    return f"((({left})&{low})<<{_HALF})|(({right})&{low})"
+    """SQL for two ids, of which a column's name or a number is given, in one number."""
+    least, most = (
+        f"case when {one} between 0 and {_ABSENT - 1} then {one} else {_ABSENT} end" for one in (left, right)
+    )
+    return f"(({least})<<{_HALF})|({most})"
 
 
 def _unpacked(key: Sequence[int]) -> tuple[int, ...]:
