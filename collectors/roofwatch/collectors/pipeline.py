@@ -77,11 +77,13 @@ def _registered(device: RawDevice, seen: Sequence[RawDevice], registered: Sequen
 
 def _joined(device: RawDevice, known: Device | None) -> Device:
     index = device.index if known is None or known.index is None else known.index
-    name = device.name or ("" if known is None else known.model)
+    told = "" if known is None else known.model
+    # An Ascend database names a family (Ascend910B), the process's own runtime the chip (Ascend910B2).
+    name = told or device.name if device.vendor == Vendor.ASCEND else device.name or told
     units = device.units or (None if known is None else known.units)
     memory = device.memory_bytes or (None if known is None else known.memory_bytes)
     vendor = device.vendor or (None if known is None else known.vendor)
-    found = identify(vendor, name, units, memory, index)
+    found = identify(vendor, name, units, memory, index, device.clock_hz)
     if known is None:
         return found
     return replace(found, uuid=known.uuid, driver=known.driver, peaks=merged_peaks(known.peaks, found.peaks))
