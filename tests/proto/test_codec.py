@@ -120,8 +120,8 @@ costs = st.builds(
 )
 ledgers = st.builds(
     Ledger, number, number, number, st.booleans(), number, number, number, number, number,
-    st.dictionaries(text, number, max_size=3), number, number, number, number, number, number, maybe_number, maybe_number,
-    maybe_number, maybe_number, maybe_number,
+    st.dictionaries(text, number, max_size=3), number, number, number, number, number, number,
+    maybe_number, maybe_number, maybe_number, maybe_number, maybe_number,
 )  # fmt: skip
 
 

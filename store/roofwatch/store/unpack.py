@@ -14,7 +14,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from roofwatch.model.record import Bound, Collective, Device, Evidence, Graph, Node, Process, Signature, Window
+from roofwatch.model.record import (
+    Bound,
+    Collective,
+    Device,
+    Evidence,
+    Graph,
+    IdleCause,
+    Node,
+    Process,
+    Signature,
+    Window,
+)
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.decode import Decoder, Known
@@ -204,12 +215,8 @@ def _check_window(w: Window) -> None:
             _fail(f"a device busy for {d.busy_ns} of {d.span_ns} ns")
         if len({c.cause for c in d.causes}) != len(d.causes):
             _fail("an idle cause twice on a device")
-        for c in d.causes:
-            told = (c.total_ns, c.count, c.longest_ns, c.startup_ns, c.startup_count, c.steady_longest_ns or 0)
-            _in_range("idle causes", told, MAX_NS)
-            if c.startup_ns > c.total_ns or c.startup_count > c.count:
-                _fail("more start-up than idle time")
-            _check_texts(c.example, c.steady_example)
+        for idle in d.causes:
+            _check_cause(idle)
     _check_texts(w.collector, *ledger.dropped)
     if w.cost is not None:
         c = w.cost
@@ -221,6 +228,14 @@ def _check_window(w: Window) -> None:
         p = w.padding
         sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
         _in_range("the padding", sums, 1 << 62)
+
+
+def _check_cause(c: IdleCause) -> None:
+    told = (c.total_ns, c.count, c.longest_ns, c.startup_ns, c.startup_count, c.steady_longest_ns or 0)
+    _in_range("idle causes", told, MAX_NS)
+    if c.startup_ns > c.total_ns or c.startup_count > c.count:
+        _fail("more start-up than idle time")
+    _check_texts(c.example, c.steady_example)
 
 
 def _check_collectives(found: Sequence[Collective]) -> None:
