@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from roofwatch.model import devices_ascend
 from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
 MEMORY_TOLERANCE = 0.06  # drivers report 40 GB as 39.4 to 42.5e9 bytes: reserved pages, ECC, decimal or binary units
@@ -35,6 +36,10 @@ class Entry:
     units: int | None
     memory: float | None
     peaks: Peaks
+    family: str = ""  # Ascend: what databases call the chip
+    vector_units: int | None = None  # Ascend: vector cores; ``units`` are its cube cores
+    clocks: tuple[float, ...] = ()  # Ascend: Hz, that of the peaks first
+    confidence: str = ""
 
     def fits(self, units: int | None, memory_bytes: int | None) -> bool:
         """Whether unit count and memory are this device's; both must be known."""
@@ -59,6 +64,10 @@ def _entry(item: Mapping[str, Any]) -> Entry:
         item.get("units"),
         item.get("memory"),
         Peaks(flops, Peak(float(item["bandwidth"]), "datasheet")),
+        item.get("family", ""),
+        item.get("vector_units"),
+        tuple(float(clock) for clock in item.get("clocks", ())),
+        item.get("confidence", ""),
     )
 
 
@@ -68,18 +77,30 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def identify(
-    vendor: str | None, name: str, units: int | None = None, memory_bytes: int | None = None, index: int | None = None
+    vendor: str | None,
+    name: str,
+    units: int | None = None,
+    memory_bytes: int | None = None,
+    index: int | None = None,
+    clock_hz: float | None = None,
 ) -> Device:
     """The device a source describes, with its peaks; it keeps the name by which its owner knows it.
 
     A known name decides, unless it is a slice of the device (MIG, or fewer units than the whole has) or a name of two
     devices that the unit count does not tell apart. An empty or generic name is matched by unit count and memory, if
     all devices that fit have the same peaks; the device is then ``inferred`` and named after them. Anything else has no
-    peaks: unknown, not guessed.
+    peaks: unknown, not guessed. Ascend chips are found by family, cores, memory and clock (``devices_ascend``).
     """
     known = Vendor(vendor) if vendor in set(Vendor) else None
     clean = " ".join(name.lower().split())
-    candidates = [e for e in entries() if known in (None, e.vendor)]
+    if known is Vendor.ASCEND or (known is None and "ascend" in clean):
+        chips = [e for e in entries() if e.vendor is Vendor.ASCEND]
+        found = devices_ascend.identify(chips, clean, units, memory_bytes, clock_hz)
+        return Device(
+            Vendor.ASCEND, found.model or name.strip(), None, index, memory_bytes, units,
+            inferred=found.inferred, peaks=found.peaks,
+        )  # fmt: skip
+    candidates = [e for e in entries() if known in (None, e.vendor) and e.vendor is not Vendor.ASCEND]
     named = [e for e in candidates if any(p.fullmatch(clean) for p in e.names)]
     if named:
         whole = [] if _SLICE.search(clean) else [e for e in named if units is None or e.units in (None, units)]
@@ -95,6 +116,15 @@ def identify(
                 fitting[0].vendor, model, None, index, memory_bytes, units, inferred=True, peaks=fitting[0].peaks
             )
     return Device(known or _vendor_by_name(clean), name.strip(), None, index, memory_bytes, units)
+
+
+def vector_units(device: Device) -> int | None:
+    """Vector cores of an Ascend chip, whose ``units`` are its cube cores; None where the chip is not known."""
+    names = set(device.model.lower().split(" or "))
+    chips = [e for e in entries() if e.vendor is Vendor.ASCEND]
+    meant = [e for e in chips if e.model.lower() in names or any(p.fullmatch(n) for p in e.names for n in names)]
+    counts = {e.vector_units for e in meant}
+    return next(iter(counts)) if len(counts) == 1 else None
 
 
 def _vendor_by_name(name: str) -> Vendor:
