@@ -100,7 +100,7 @@ def test_names_agree_with_shapes(traces, name):
     if name.startswith("sampled"):
         devices = [identify("", "NVIDIA A100-SXM4-80GB", 108) for _ in devices]
     said = wrong = 0
-    for item in normalize(raw, [d.vendor for d in devices]):
+    for item in normalize(raw, devices):
         group, signature, device = item.group, item.signature, devices[item.group.device]
         if group.category is not Category.KERNEL or signature.flops is None or signature.bytes is None:
             continue

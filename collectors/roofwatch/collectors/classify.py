@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from roofwatch.collectors import ascend_kernels
 from roofwatch.collectors.base import Category, Grid, RawGroup
 from roofwatch.collectors.names import judge_by_name
 from roofwatch.collectors.normalize import Normalized
+from roofwatch.collectors.pipes import judge_by_pipes, summed
+from roofwatch.model.devices import vector_units
 from roofwatch.model.formulas import views
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature
+from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature, Vendor
 from roofwatch.model.roofline import UNKNOWN, Verdict, judge, peak_of
 
 LENDERS_AGREE = (
@@ -20,6 +23,9 @@ LENDERS_AGREE = (
 
 # Whose FLOPs are the model's: what MFU is made of in the literature, without elementwise work.
 MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
+
+# Work that no model asked for: an operand made to the format, order or dtype that the kernel after it takes.
+_LAYOUT_TAX = frozenset({Kind.LAYOUT, Kind.CAST})
 
 _BY_NAME = frozenset({views.VIEW.name, views.WRAPPER.name})
 _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
@@ -83,7 +89,8 @@ def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[li
     verdicts = [_verdict(m, devices[m.device]) for m in merged]
     loans = _loans(merged, verdicts)
     stats: dict[tuple[int, int, Evidence], KernelStat] = {}
-    ledger = Ledger(0, 0, 0, has_host_events=False)
+    told = 0 if any(device.vendor is Vendor.ASCEND for device in devices) else None
+    ledger = Ledger(0, 0, 0, has_host_events=False, layout_ns=told)
     for item, found in zip(merged, verdicts, strict=True):
         signature, verdict = item.signature, found
         if item.backlog and not item.captured and verdict.evidence is not Evidence.DEFINITION:
@@ -109,12 +116,42 @@ def _merge(items: Sequence[Normalized]) -> list[_Merged]:
     return list(merged.values())
 
 
+# What has no roof: moved by other engines, done on the device's own CPU, or nothing but waiting for another stream.
+_BY_DEFINITION = {Kind.COMM: Bound.COMMUNICATION, Kind.AICPU: Bound.HOST, Kind.EVENT: Bound.LATENCY}
+
+
 def _verdict(item: _Merged, device: Device) -> Verdict:
-    signature = item.signature
     if item.category in (Category.MEMCPY, Category.MEMSET):
         return Verdict(Bound.COPY, Evidence.DEFINITION)
-    if signature.kind is Kind.COMM:
-        return Verdict(Bound.COMMUNICATION, Evidence.DEFINITION)
+    if item.signature.kind in _BY_DEFINITION:
+        return Verdict(_BY_DEFINITION[item.signature.kind], Evidence.DEFINITION)
+    found = _by_formula(item, device)
+    return found if device.vendor is not Vendor.ASCEND else _measured(item, device, found)
+
+
+def _measured(item: _Merged, device: Device, found: Verdict) -> Verdict:
+    """With the pipes of an Ascend core their verdict stands, and the formula's beside it."""
+    if any((g.core or "").startswith("DSA") for g in item.groups):
+        return UNKNOWN  # the engine of random bits has a rate of its own, which nothing here tells
+    pipes = summed([g.pipes for g in item.groups if g.pipes is not None])
+    units = _units(item, device)
+    filled = None if item.blocks is None or not units else item.blocks / units
+    bound = None if pipes is None else judge_by_pipes(pipes, ascend_kernels.sort_of(item.groups[0]), filled)
+    if bound is None:
+        return found
+    formula = found.bound if found.evidence is Evidence.SHAPES and found.bound is not Bound.UNKNOWN else None
+    return replace(found, bound=bound, evidence=Evidence.COUNTERS, formula_bound=formula)
+
+
+def _units(item: _Merged, device: Device) -> int | None:
+    """How many cores there are of the sort that blocks are counted in: an Ascend chip has more vector cores."""
+    if device.vendor is Vendor.ASCEND and ascend_kernels.on_vector(item.groups[0]):
+        return vector_units(device)
+    return device.units
+
+
+def _by_formula(item: _Merged, device: Device) -> Verdict:
+    signature = item.signature
     evidence = Evidence.BORROWED if item.captured else Evidence.SHAPES
     found = UNKNOWN if signature.formula is None else _by_shapes(signature, item, device, evidence)
     if found is UNKNOWN and item.category is not Category.CPU_OP:
@@ -125,7 +162,7 @@ def _verdict(item: _Merged, device: Device) -> Verdict:
 def _by_name(item: _Merged, device: Device) -> Verdict:
     return judge_by_name(
         item.signature.kind, item.signature.kernel, item.mean_ns, device.peaks,
-        blocks=item.blocks, units=device.units, grid=item.grid,
+        blocks=item.blocks, units=_units(item, device), grid=item.grid,
     )  # fmt: skip
 
 
@@ -138,7 +175,7 @@ def _by_shapes(signature: Signature, item: _Merged, device: Device, evidence: Ev
     def judged(flops: int, moved: int) -> Verdict:
         return judge(
             flops, moved, item.mean_ns, device.peaks,
-            precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=device.units,
+            precision=signature.precision, unit=signature.unit, blocks=item.blocks, units=_units(item, device),
             evidence=evidence,
         )  # fmt: skip
 
@@ -229,6 +266,8 @@ def _counted(ledger: Ledger, item: _Merged, signature: Signature, verdict: Verdi
     lost = item.backlog and verdict.evidence not in _PROVEN  # backlog that could not borrow
     counts = verdict.evidence is not Evidence.DEFINITION and not lost
     known = counts and verdict.bound is not Bound.UNKNOWN
+    second = verdict.formula_bound
+    inserted = sum(g.total_ns for g in item.groups if g.inserted and signature.kind in _LAYOUT_TAX)
     return replace(
         _with_model(ledger, item, signature, device),
         device_time_ns=ledger.device_time_ns + total,
@@ -237,6 +276,9 @@ def _counted(ledger: Ledger, item: _Merged, signature: Signature, verdict: Verdi
         classifiable_ns=ledger.classifiable_ns + (total if counts else 0),
         classified_ns=ledger.classified_ns + (total if known and verdict.evidence in _PROVEN else 0),
         named_ns=ledger.named_ns + (total if known and verdict.evidence is Evidence.NAME else 0),
+        compared_ns=ledger.compared_ns + (0 if second is None else total),
+        disagreed_ns=ledger.disagreed_ns + (0 if second in (None, verdict.bound) else total),
+        layout_ns=None if ledger.layout_ns is None else ledger.layout_ns + inserted,
     )
 
 
@@ -245,7 +287,7 @@ def _stat(item: _Merged, signature: Signature, verdict: Verdict) -> KernelStat:
     return KernelStat(
         signature, item.device, item.calls, item.total_ns, min(g.min_ns for g in groups), max(g.max_ns for g in groups),
         Histogram.merged(g.histogram for g in groups), verdict.bound, verdict.evidence, verdict.roof_ns, verdict.ridge,
-        sum(g.step_calls for g in groups), sum(g.step_ns for g in groups),
+        sum(g.step_calls for g in groups), sum(g.step_ns for g in groups), verdict.formula_bound,
     )  # fmt: skip
 
 

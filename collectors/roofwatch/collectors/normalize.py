@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roofwatch.collectors import ascend_kernels
 from roofwatch.collectors.base import Category, RawGroup, RawProfile
 from roofwatch.collectors.carriers import cpu_formula, kernel_formulas, operands
 from roofwatch.model.formulas.base import Formula, Work
 from roofwatch.model.formulas.precision import precision_of
 from roofwatch.model.formulas.table import MAX_COUNT, work_of
 from roofwatch.model.kinds import kind_of
-from roofwatch.model.record import Signature, Vendor
+from roofwatch.model.record import Device, Signature, Vendor
 from roofwatch.model.shapes import Argument, Call, call_of, compact
 
 LONGEST_TEXT = 16_384  # characters of shapes or arguments in a signature; only lists of thousands of tensors are longer
@@ -25,14 +26,27 @@ class Normalized:
     signature: Signature
 
 
-def normalize(profile: RawProfile, vendors: Sequence[Vendor]) -> list[Normalized]:
-    """The signature of every group; ``vendors`` are those of the profile's devices, in order."""
-    calls = [_call(group) for group in profile.groups]
-    formulas = _formulas(profile.groups, calls)
-    return [
-        Normalized(group, _signature(group, call, formula, vendors[group.device]))
-        for group, call, formula in zip(profile.groups, calls, formulas, strict=True)
+def normalize(profile: RawProfile, devices: Sequence[Device]) -> list[Normalized]:
+    """The signature of every group; ``devices`` are the profile's, in order.
+
+    An Ascend kernel tells its own inputs and outputs; the kernels of others have those of the op that launched them.
+    """
+    own = [group for group in profile.groups if _tells_its_own(group, devices)]
+    others = [group for group in profile.groups if not _tells_its_own(group, devices)]
+    calls = [_call(group) for group in others]
+    signatures = [
+        _signature(group, call, formula, devices[group.device].vendor)
+        for group, call, formula in zip(others, calls, _formulas(others, calls), strict=True)
     ]
+    signatures += [
+        ascend_kernels.signature_of(group, call, devices[group.device])
+        for group, call in zip(own, ascend_kernels.calls_of(own), strict=True)
+    ]
+    return [Normalized(group, signature) for group, signature in zip([*others, *own], signatures, strict=True)]
+
+
+def _tells_its_own(group: RawGroup, devices: Sequence[Device]) -> bool:
+    return devices[group.device].vendor is Vendor.ASCEND and group.category is not Category.CPU_OP
 
 
 def _call(group: RawGroup) -> Call | None:

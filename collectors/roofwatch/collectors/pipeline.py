@@ -23,7 +23,7 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
         raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
     paths = context.peaks_files or (str(calibration_file()),)
     devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices)]
-    kernels, sums = classify(normalize(raw, [d.vendor for d in devices]), devices)
+    kernels, sums = classify(normalize(raw, devices), devices)
     return Window(
         uid=context.uid,
         process=_process(context.process, raw),

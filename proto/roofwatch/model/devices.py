@@ -120,7 +120,12 @@ def identify(
 
 def vector_units(device: Device) -> int | None:
     """Vector cores of an Ascend chip, whose ``units`` are its cube cores; None where the chip is not known."""
-    names = set(device.model.lower().split(" or "))
+    return _vector_units(device.model)
+
+
+@lru_cache(maxsize=64)
+def _vector_units(model: str) -> int | None:
+    names = set(model.lower().split(" or "))
     chips = [e for e in entries() if e.vendor is Vendor.ASCEND]
     meant = [e for e in chips if e.model.lower() in names or any(p.fullmatch(n) for p in e.names for n in names)]
     counts = {e.vector_units for e in meant}

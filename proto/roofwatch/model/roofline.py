@@ -18,12 +18,16 @@ EXCEEDED = 1.05  # 5 %: clocks above nominal and timestamp noise; beyond it the 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Bound and evidence, with the attainable time of one call in nanoseconds and the ridge in FLOP per byte."""
+    """Bound and evidence, with the attainable time of one call in nanoseconds and the ridge in FLOP per byte.
+
+    ``formula_bound``: the shapes' verdict beside a measured one.
+    """
 
     bound: Bound
     evidence: Evidence
     roof_ns: float | None = None
     ridge: float | None = None
+    formula_bound: Bound | None = None
 
 
 UNKNOWN = Verdict(Bound.UNKNOWN, Evidence.NONE)

@@ -1,0 +1,111 @@
+"""The verdict of an Ascend core's pipes: what they were busy with, as shares of what the whole device could. Pure.
+
+A pipe's ratio is its share of the time of the cores that ran. Where clearly fewer ran than there are, the device did
+less: a ratio then counts by the share of cores that were taken (cube utilisation where it is told, which is that and
+not use; else blocks over cores). Pipes overlap, so their shares may add up to more than one.
+
+- *compute*: the cube's multiplying pipe (mac), the vector pipe (vec);
+- *memory*: moves between memory and core (mte2 in, mte3 and fixpipe out). mte2 counts what comes from the L2 as well,
+  so a product may be bound by moves though its bytes need little of the memory's bandwidth: then the shapes' verdict
+  differs, and both are kept;
+- scalar (issuing) and mte1 (within a core) are neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from roofwatch.collectors.base import Pipes
+from roofwatch.model.record import Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """From which share on a pipe is the limit of a kernel's type."""
+
+    mac: float
+    vec: float
+    moves: float
+    out: float  # of the cube's results
+
+
+# The vendor's own analysis calls these the limits. A product's moves run beside its multiplications all the time and
+# are hidden by them, so only nearly all of the time (0.95) makes them the limit.
+CUBE = Limits(mac=0.8, vec=0.8, moves=0.95, out=0.8)
+# Fused attention passes through cube and vector cores in turn: none of its pipes can be busy as long.
+ATTENTION = Limits(mac=0.8, vec=0.75, moves=0.8, out=0.75)
+VECTOR = Limits(mac=0.8, vec=0.7, moves=0.7, out=0.7)
+# In and out taken together: a copy does the one and then the other, so each is busy about half of the time.
+VECTOR_MOVES = 0.9
+# Below a limit the busier side still decides, as long as it is busy half of the time: else the cores wait, for each
+# other, for instructions or for a launch, and neither is the limit.
+HALF = 0.5
+# With a fifth of the cores left empty more blocks help more than a faster pipe, unless one is at its limit even so.
+# Above it the rest is a kernel's start and its last wave, which every kernel has.
+FILLED = 0.8
+_TRACE = 0.01  # of the time; a mac that ran for less was not what the kernel is for
+_PARTS = tuple(one.name for one in fields(Pipes) if one.name != "measured_ns")
+_ATTENTION = ("flashattention", "fusedinferattention", "promptflashattention", "increflashattention", "unpadflash")
+
+
+def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None) -> Bound | None:
+    """Compute, memory or latency; None where the metrics tell of no pipe that does or moves something.
+
+    ``sort`` is the kernel's type, ``filled`` the share of the cores that its blocks fill, None where unknown.
+    """
+    if pipes.measured_ns <= 0:
+        return None
+    told = (pipes.mac_ns, pipes.vec_ns, pipes.cube_mte2_ns, pipes.vector_mte2_ns, pipes.mte3_ns, pipes.fixpipe_ns)
+    if all(part is None for part in told):
+        return None
+    mac, vec, cube_in, vector_in, out, results = (_share(pipes, part) for part in told)
+    taken = _taken(pipes, filled, on_cube=mac > _TRACE)
+    limits = _limits(sort, on_cube=mac > _TRACE)
+    compute = [(mac, limits.mac), (vec, limits.vec)]
+    moves = [(cube_in, limits.moves), (vector_in, limits.moves), (out, limits.moves), (results, limits.out)]
+    if limits is VECTOR:
+        moves.append((cube_in + vector_in + out, VECTOR_MOVES))
+    issuing = max(_share(pipes, pipes.cube_scalar_ns), _share(pipes, pipes.vector_scalar_ns))
+    return _bound(compute, moves, issuing, taken)
+
+
+Side = list[tuple[float, float]]  # (share of the time, its limit) of each pipe
+
+
+def _bound(compute: Side, moves: Side, issuing: float, taken: float) -> Bound:
+    use, move = (max(share * taken / limit for share, limit in side) for side in (compute, moves))
+    larger = Bound.COMPUTE if use >= move else Bound.MEMORY
+    if max(use, move) >= 1.0:
+        return larger
+    busiest = max(share for share, _ in (compute if larger is Bound.COMPUTE else moves))
+    waits = taken < 1.0 or busiest < HALF or issuing > busiest
+    return Bound.LATENCY if waits else larger
+
+
+def _share(pipes: Pipes, part: float | None) -> float:
+    return (part or 0.0) / pipes.measured_ns
+
+
+def _limits(sort: str, *, on_cube: bool) -> Limits:
+    if sort.lower().startswith(_ATTENTION):
+        return ATTENTION
+    return CUBE if on_cube else VECTOR
+
+
+def _taken(pipes: Pipes, filled: float | None, *, on_cube: bool) -> float:
+    """The share of the device's cores that ran; 1 where nearly all did, or nothing tells it."""
+    share = pipes.occupied_ns / pipes.measured_ns if on_cube and pipes.occupied_ns else filled
+    return 1.0 if share is None or share >= FILLED else share
+
+
+def summed(parts: list[Pipes]) -> Pipes | None:
+    """The pipes of several groups together; a pipe that one of them lacks is known of none."""
+    if not parts:
+        return None
+    sums = {name: _sum([getattr(part, name) for part in parts]) for name in _PARTS}
+    return Pipes(sum(part.measured_ns for part in parts), **sums)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
