@@ -16,6 +16,42 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(slots=True)
+class MfuSum:
+    """Model FLOPs utilisation over windows: one rule for a window, a process, a node, a filter and a file.
+
+    The time that the model's FLOPs need at the peak of their precision ÷ span, windows weighted by the time that they
+    stand for (``weight_of``). A window whose model kernels have no known FLOPs (recorded without shapes) says nothing
+    and is left out; one without any model kernel counts as 0.
+    """
+
+    peak_ns: float = 0.0  # weighted, as is…
+    span_ns: float = 0.0  # …the span
+    model_ns: int = 0  # device time of the model's kernels…
+    known_ns: int = 0  # …and of those with known FLOPs
+    left_out_ns: int = 0  # the same of the windows that are left out
+
+    def add(self, window: Window) -> None:
+        """Count one window."""
+        ledger, span = window.ledger, window.span_ns
+        if ledger.model_ns and not ledger.model_known_ns:
+            self.left_out_ns += ledger.model_ns
+        elif span > 0:
+            est = sum(device.span_ns * weight_of(window, device) for device in window.devices)
+            self.peak_ns += ledger.model_peak_ns * est / span
+            self.span_ns += est
+            self.model_ns += ledger.model_ns
+            self.known_ns += ledger.model_known_ns
+
+    def as_json(self) -> dict[str, float | None]:
+        """MFU (null where no FLOPs are known) and the known share: below 1 the MFU is a lower bound."""
+        known = ratio(self.known_ns, self.model_ns)
+        return {
+            "mfu": self.peak_ns / self.span_ns if self.known_ns and self.span_ns else None,
+            "mfu_known_share": 0.0 if known is None and self.left_out_ns else known,
+        }
+
+
+@dataclass(slots=True)
 class CoverageSum:
     """Ledger sums over windows."""
 
@@ -30,10 +66,9 @@ class CoverageSum:
     classifiable_ns: int = 0
     classified_ns: int = 0
     named_ns: int = 0
-    model_ns: int = 0
     model_known_ns: int = 0
     model_flops: int = 0
-    model_peak_ns: int = 0
+    mfu: MfuSum = field(default_factory=MfuSum)
     compared_ns: int = 0
     disagreed_ns: int = 0
     layout_ns: int = 0
@@ -59,10 +94,9 @@ class CoverageSum:
         self.classifiable_ns += ledger.classifiable_ns
         self.classified_ns += ledger.classified_ns
         self.named_ns += ledger.named_ns
-        self.model_ns += ledger.model_ns
         self.model_known_ns += ledger.model_known_ns
         self.model_flops += ledger.model_flops
-        self.model_peak_ns += ledger.model_peak_ns
+        self.mfu.add(window)
         self.compared_ns += ledger.compared_ns
         self.disagreed_ns += ledger.disagreed_ns
         if ledger.layout_ns is not None:
@@ -92,8 +126,7 @@ class CoverageSum:
             "graph_share": ratio(self.graph_ns, self.device_time_ns),
             "graph_attributed_share": ratio(self.graph_attributed_ns, self.graph_ns),
             "model_flops": self.model_flops if self.model_known_ns else None,
-            "mfu": mfu(self.model_peak_ns, self.model_known_ns, self.span_ns),
-            "mfu_known_share": ratio(self.model_known_ns, self.model_ns),
+            **self.mfu.as_json(),
             "disagree_share": ratio(self.disagreed_ns, self.compared_ns),
             "layout_ns": self.layout_ns if self.layout_of_ns else None,
             "layout_share": ratio(self.layout_ns, self.layout_of_ns),
@@ -104,14 +137,6 @@ class CoverageSum:
 def ratio(part: float, whole: float) -> float | None:
     """Part ÷ whole, None where there is no whole."""
     return part / whole if whole else None
-
-
-def mfu(model_peak_ns: float, model_known_ns: int, span_ns: float) -> float | None:
-    """Model FLOPs utilisation: the time that the model's FLOPs need at the peak of their precision ÷ span.
-
-    None where no FLOPs are known. A lower bound where part of the model's kernels have none (``mfu_known_share``).
-    """
-    return model_peak_ns / span_ns if model_known_ns and span_ns else None
 
 
 def weight_of(window: Window, device: DeviceWindow) -> float:
