@@ -16,12 +16,14 @@ S = 1_000_000_000
 NODE: dict[str, Any] = {
     "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8,
     "device": "NVIDIA H100 SXM5 80 GB", "windows": 1_234, "device_time_ns": 5_400 * S, "busy_share": 0.613, "mfu": None,
+    "mfu_known_share": None,
     "versions": ["0.1.0"], "agent_drops": {},
 }  # fmt: skip
 PROCESS: dict[str, Any] = {
     "process": "00000000000004d2", "node": "gpu-07", "pid": 4711, "model": "llama-7b", "user": "ada", "job": None,
     "container": None, "rank": 3, "world_size": 8, "device": "NVIDIA H100 SXM5 80 GB", "devices": 1, "windows": 48,
     "last_window_unix_ns": NOW - 125 * S, "steps": 96, "device_time_ns": 3 * S, "busy_share": 0.613, "mfu": 0.413,
+    "mfu_known_share": 0.96,
     "lost_ns": 1, "represented_ns": 1000, "lost_share": 0.0012, "versions": {}, "labels": {},
 }  # fmt: skip
 WINDOW: dict[str, Any] = {
@@ -29,7 +31,8 @@ WINDOW: dict[str, Any] = {
     "model": "llama-7b", "device": "NVIDIA H100 SXM5 80 GB", "duration_ns": 182_400_000, "steps": 2,
     "represents_ns": 60 * S, "trigger": "periodic", "collector": "kineto", "shapes_recorded": True, "events_read": 9,
     "device_records": 12_345, "device_time_ns": 150_000_000, "busy_ns": 111_264_000, "span_ns": 182_400_000,
-    "linked_share": 0.998, "classified_share": 0.978, "mfu": 0.382, "close_path": "native", "lost_ns": 21_300_000,
+    "linked_share": 0.998, "classified_share": 0.978, "mfu": 0.382, "mfu_known_share": 1.0, "close_path": "native",
+    "lost_ns": 21_300_000,
     "dropped": {},
 }  # fmt: skip
 
@@ -86,6 +89,18 @@ def test_windows() -> None:
         "02-02 02:40:00 4711     2 182 ms  12,345 61 % 38 %  100 %   98 %     ≈ 0 native\n"
         "02-02 02:40:00 4711     – 182 ms  12,345    –    –      –      –       – –\n"
     )
+
+
+def test_an_mfu_that_is_a_lower_bound_says_so() -> None:
+    """Known for 96 % of the kernels it is as good as exact, for 94 % at least that; at least 0.1 % is none."""
+    for draw, row in ((listing.nodes, NODE), (listing.processes, PROCESS), (listing.windows, WINDOW)):
+        cells = [
+            draw({"rows": [{**row, "mfu": mfu, "mfu_known_share": known}]}, 150, NOW).splitlines()[1]
+            for mfu, known in ((0.413, 0.96), (0.413, 0.94), (0.0009, 0.94))
+        ]
+        assert [" 41 % " in cells[0], " ≥ 41 % " in cells[0]] == [True, False]
+        assert " ≥ 41 % " in cells[1]
+        assert "≥" not in cells[2]
 
 
 def test_devices() -> None:

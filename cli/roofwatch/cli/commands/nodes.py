@@ -20,7 +20,7 @@ dropped  windows that the agent had to give up, for whatever reason
 NOBODY = "no node has sent a window here: start 'roofwatch agent --store …', and a job with 'roofwatch run'."
 KEYS = (
     "node", "last_seen_unix_ns", "processes", "devices", "device", "windows", "device_time_ns", "busy_share", "mfu",
-    "versions", "agent_drops",
+    "mfu_known_share", "versions", "agent_drops",
 )  # fmt: skip
 
 

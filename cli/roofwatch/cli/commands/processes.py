@@ -21,8 +21,8 @@ cost   share of the job's time that taking windows took from it; "≈ 0 %":
 """
 KEYS = (
     "process", "node", "pid", "model", "user", "job", "container", "rank", "world_size", "device", "devices",
-    "windows", "last_window_unix_ns", "steps", "device_time_ns", "busy_share", "mfu", "lost_ns", "represented_ns",
-    "lost_share", "versions", "labels",
+    "windows", "last_window_unix_ns", "steps", "device_time_ns", "busy_share", "mfu", "mfu_known_share",
+    "lost_ns", "represented_ns", "lost_share", "versions", "labels",
 )  # fmt: skip
 
 

@@ -24,9 +24,9 @@ lost    time the job lost to this window: slower steps in it and after it;
 KEYS = (
     "uid", "start_unix_ns", "process", "node", "pid", "model", "device", "duration_ns", "steps", "represents_ns",
     "trigger", "collector", "shapes_recorded", "events_read", "device_records", "device_time_ns", "busy_ns",
-    "span_ns", "linked_share", "classified_share", "first_step", "mfu", "close_path", "open_ns", "quiesce_ns",
-    "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns", "lost_ns",
-    "parse_cpu_ns", "dropped",
+    "span_ns", "linked_share", "classified_share", "first_step", "mfu", "mfu_known_share", "close_path", "open_ns",
+    "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns",
+    "lost_ns", "parse_cpu_ns", "dropped",
 )  # fmt: skip
 
 

@@ -18,8 +18,6 @@ Row = Mapping[str, Any]
 
 LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
 LONG_IDLE = 0.2  # of the span: from there on it is worth asking what the device waits for
-MFU_LEAST = 0.001  # as a lower bound less than that says nothing
-MFU_WHOLE = 0.95  # of the model kernels' time with known FLOPs: the rest is too little to change the figure
 NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
 OVER = "!"  # beside a roof fraction that cannot be
@@ -76,13 +74,9 @@ def devices(models: Sequence[str]) -> str:
 
 
 def mfu(coverage: Row) -> list[str]:
-    """Model FLOPs utilisation: "MFU 38 %", with "≥" where kernels of the model have no known FLOPs."""
-    if coverage.get("mfu") is None:
-        return []
-    whole = (coverage["mfu_known_share"] or 0.0) >= MFU_WHOLE
-    if not whole and coverage["mfu"] < MFU_LEAST:
-        return []
-    return [f"MFU {'' if whole else '≥ '}{text.percent(coverage['mfu'])}"]
+    """Model FLOPs utilisation: "MFU 38 %"; nothing where it is unknown."""
+    told = text.mfu(coverage.get("mfu"), coverage.get("mfu_known_share"))
+    return [] if told == text.UNKNOWN else [f"MFU {told}"]
 
 
 def _classified(coverage: Row) -> str:

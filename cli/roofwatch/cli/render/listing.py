@@ -82,7 +82,7 @@ def _node(row: Row, now_ns: int) -> list[str]:
         text.count(row["processes"]),
         text.count(row["windows"]),
         text.percent(row["busy_share"]),
-        text.percent(row["mfu"]),
+        text.mfu(row["mfu"], row["mfu_known_share"]),
         text.duration(row["device_time_ns"]),
         text.count(sum(row["agent_drops"].values())),
     ]
@@ -100,7 +100,7 @@ def _process(row: Row, now_ns: int) -> list[str]:
         text.count(row["windows"]),
         text.count(row["steps"]),
         text.percent(row["busy_share"]),
-        text.percent(row["mfu"]),
+        text.mfu(row["mfu"], row["mfu_known_share"]),
         text.lost_share(row["lost_share"]),
     ]
 
@@ -117,7 +117,7 @@ def _window(row: Row, now_ns: int) -> list[str]:
         text.duration(row["duration_ns"]),
         text.count(row["device_records"]),
         text.percent(row["busy_ns"] / row["span_ns"] if row["span_ns"] else None),
-        text.percent(row["mfu"]),
+        text.mfu(row["mfu"], row["mfu_known_share"]),
         text.percent(row["linked_share"]),
         text.percent(row["classified_share"]),
         text.lost_time(row["lost_ns"]),

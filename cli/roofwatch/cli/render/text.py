@@ -10,6 +10,8 @@ from typing import Any
 UNKNOWN = "–"  # an en dash cannot be taken for a minus sign or a number
 ELLIPSIS = "…"
 NEARLY = "≈"
+MFU_LEAST = 0.001  # as a lower bound less than that says nothing
+MFU_WHOLE = 0.95  # of the model kernels' time with known FLOPs: the rest is too little to change the figure
 
 _DURATIONS = (("ns", 1), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("d", 86400e9))
 _DECIMAL = (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15))
@@ -99,6 +101,14 @@ def percent_fine(part: float | None) -> str:
     if 0 < value < 0.005:
         return "<0.01 %"
     return f"{value:.2f} %" if abs(value) < 1 else f"{value:.1f} %"
+
+
+def mfu(share: float | None, known_share: float | None) -> str:
+    """Model FLOPs utilisation as "38 %", with "≥" where kernels of the model have no known FLOPs."""
+    whole = (known_share or 0.0) >= MFU_WHOLE
+    if share is None or (not whole and share < MFU_LEAST):
+        return UNKNOWN
+    return percent(share) if whole else f"≥ {percent(share)}"
 
 
 def lost_share(share: float | None) -> str:
