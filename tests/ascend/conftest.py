@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from roofwatch.collectors.base import RawProfile
 from roofwatch.collectors.registry import read
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers of this folder; the import mode leaves the path alone
 
 COMPUTE = (
     "name", "globalTaskId", "blockDim", "mixBlockDim", "taskType", "opType", "inputFormats", "inputDataTypes",

@@ -46,6 +46,8 @@ class What(NamedTuple):
     formats: str | None = None
     outputs: str | None = None
     message: Message | None = None  # what a collective moves among whom
+    hf32: bool | None = None
+    inserted: bool = False
 
 
 class Message(NamedTuple):
@@ -245,6 +247,7 @@ def _describe(found: Grouped, rows: Rows) -> None:
             continue
         told = rows.whats[what]
         group.type, group.core, group.formats, group.outputs = told.type, told.core, told.formats, told.outputs
+        group.hf32, group.inserted = told.hf32, told.inserted
 
 
 def _message(what: What) -> tuple[str | None, int | None]:

@@ -25,6 +25,7 @@ _NAMES = {
     "start": ("Start Time(us)", "Task Start Time(us)"),
     "duration": ("Duration(us)", "Task Duration(us)"),
     "blocks": ("Block Num", "Block Dim"),
+    "hf32": ("HF32 Eligible",),
     "input_shapes": ("Input Shapes",),
     "input_dtypes": ("Input Data Types",),
     "input_formats": ("Input Formats",),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_SORTS = 400_000  # different rows of text; a real table of a million rows has some thousands
 _INPUTS = ("input_shapes", "input_dtypes", "input_formats")
 _OUTPUTS = ("output_shapes", "output_dtypes", "output_formats")
-_TEXTS = ("name", "type", "core", "blocks", *_INPUTS, *_OUTPUTS)
+_TEXTS = ("name", "type", "core", "blocks", "hf32", *_INPUTS, *_OUTPUTS)
 _NUMBERS = ("start", "duration")
 _NEAR = 3  # columns: what lies that near is cut out in one piece, with what is between
 
@@ -47,7 +47,7 @@ class Whats:
         if not name:
             return self.other()
         inputs, outputs = (_three(cells, keys) for keys in (_INPUTS, _OUTPUTS))
-        what = values.what_of(name, cells["type"], cells["core"], inputs, outputs, self._messages)
+        what = values.what_of(name, cells["type"], cells["core"], inputs, outputs, self._messages, cells["hf32"])
         return self._add(what, values.blocks(cells["blocks"]) or NOTHING)
 
     def other(self) -> int:

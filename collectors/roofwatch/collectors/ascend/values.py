@@ -22,6 +22,13 @@ COMMUNICATION = "COMMUNICATION"  # the core of a collective
 COMMUNICATION_CORES = frozenset({"HCCL", COMMUNICATION})  # the older word, the newer one
 _NOTHING = frozenset({"", "N/A", "NA", "NULL", "null", "None", "UNDEFINED"})
 _COMMUNICATION = re.compile(r"hcom_|hccl_?(?=[a-z])", re.IGNORECASE)
+# Calls that do nothing but move or cast what they are given.
+_MOVING = re.compile(
+    r"aclnn(?:Inplace)?(?:Cast|Copy|Contiguous|Cat|Concat|Stack|Permute|Transpose|Slice|StridedSlice|Narrow|Split|Chunk|"
+    r"Pad|ConstantPad|ReflectionPad|ReplicationPad|Repeat|Expand|Tile|Roll|Flip|Unfold|Im2Col|Col2Im|AsStrided|View|"
+    r"Reshape|TransMatmulWeight|TransData|NpuFormatCast|TransConvolutionWeight)",
+    re.IGNORECASE,
+)
 _LARGEST = 1 << 48  # of one dimension; more is damage
 _MAX_RANK = 25
 
@@ -107,6 +114,24 @@ def is_communication(name: str, core: str | None) -> bool:
     return core in COMMUNICATION_CORES or (core is None and _COMMUNICATION.match(name) is not None)
 
 
+@lru_cache(maxsize=16_384)
+def is_inserted(name: str) -> bool:
+    """Whether another operator needed the kernel, by its name: what runs inside a product or a convolution's call.
+
+    The framework names what it puts before an operator ``trans_…``; the operator library names the call first
+    ("aclnnMatmul_TransData_TransData"). Where the call itself is to move or to cast, somebody wanted just that.
+    """
+    if name.startswith("trans_"):
+        return True
+    call, _, kernel = name.partition("_")
+    return name.startswith("aclnn") and bool(kernel) and _MOVING.match(call) is None
+
+
+def flag(cell: str) -> bool | None:
+    """YES or NO; None where not told."""
+    return {"YES": True, "NO": False}.get(cell.strip(' \t"').upper())
+
+
 def what_of(
     name: str,
     type_: str,
@@ -114,6 +139,7 @@ def what_of(
     inputs: tuple[str, str, str] = ("", "", ""),
     outs: tuple[str, str, str] = ("", "", ""),
     messages: Mapping[str, Message] = MappingProxyType({}),
+    hf32: str = "",
 ) -> What:
     """What the cells of a row say; ``inputs`` and ``outs`` are shapes, dtypes and formats. "" is a missing cell.
 
@@ -127,4 +153,5 @@ def what_of(
     return What(
         kernel, type=sort or (kernel if kernel != told else None), core=place,
         shapes=shapes(inputs[0]), dtypes=names(inputs[1]), formats=names(inputs[2]), outputs=outputs(*outs),
+        hf32=flag(hf32), inserted=is_inserted(told),
     )  # fmt: skip
