@@ -109,9 +109,15 @@ def event_of(event: Mapping[str, Any]) -> Event:
 
 def hull_of(events: Iterable[Event]) -> tuple[int, int] | None:
     """Hull of the profiler's steps, else of the host's ops."""
+    events = list(events)
+    own = [e.end for e in events if e.category == "Trace" and e.name.startswith("PyTorch Profiler (")]
+    recorded = [*own, *(e.end for e in events if e.category in RECORDS | CALLS)] if own else []
     events = [e for e in events if e.category in OPS | {"user_annotation"}]
     steps = [e for e in events if e.name.startswith("ProfilerStep#")]
     chosen = steps or [e for e in events if e.category in OPS]
+    if steps and recorded:  # OPEN: a step that goes on after the recording ends with it
+        until = max(recorded)
+        return min(e.start for e in steps), max(max(e.start, min(e.end, until)) for e in steps)
     return (min(e.start for e in chosen), max(e.end for e in chosen)) if chosen else None
 
 

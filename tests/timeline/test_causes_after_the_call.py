@@ -262,7 +262,8 @@ def test_examples_say_what_and_where() -> None:
     gap = "before second; at 0.115 ms, a gap of 0.800 ms"
 
     assert examples(timeline) == {
-        "sync": f"in cudaStreamSynchronize, {gap}",
+        "sync": "the device had run dry after cudaStreamSynchronize, and the host took 0.330 ms to launch again, "
+        + gap,
         "input": f"in enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, {gap}",
         "copy": f"in cudaMemcpy, {gap}",
         "communication": f"in nccl:all_reduce, {gap}",
@@ -274,7 +275,8 @@ def test_examples_say_what_and_where() -> None:
 def test_examples_of_waits_and_ops() -> None:
     """A wait that had returned, a copy's op, the op of a slow launch, a silence, a graph, a queue, the window's end."""
     assert examples(frame(first_ends=400).sync((150, 300)))["sync"] == (
-        "after cudaDeviceSynchronize, before second; at 0.315 ms, a gap of 0.600 ms"
+        "the device had run dry after cudaDeviceSynchronize, and the host took 0.580 ms to launch again, "
+        "before second; at 0.315 ms, a gap of 0.600 ms"
     )
     copied = frame().op("aten::copy_", (205, 310)).sync((210, 300), what="StreamSynchronize")
     assert str(examples(copied)["copy"]).startswith("in cudaStreamSynchronize of aten::copy_, before second")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec import Raw, Struct
+from msgspec import Raw
 
+from roofwatch.collectors.kineto import calls
+from roofwatch.collectors.kineto.arguments import DeviceArgs, HostArgs, OpArgs, device_args, host_args, op_args
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
 from roofwatch.collectors.kineto.messages import RECORD, Messages
 from roofwatch.collectors.kineto.repair import repairs
@@ -25,7 +27,11 @@ if TYPE_CHECKING:
 MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
 MAX_OPEN = 10_000  # events begun and not ended on one thread
 
-OP, HOST, DEVICE, NOTE, PYTHON = "op", "host", "device", "note", "python"
+# The same as for silent stretches (``waits``), which they explain; a thousandth of a second's stacks are not many.
+LONG_FUNCTION_NS, MAX_FUNCTIONS = 1_000_000, 10_000
+
+OP, HOST, DEVICE, NOTE, PYTHON, FUNCTION = "op", "host", "device", "note", "python", "function"
+_RECORD = "Trace"  # the category of the profiler's own span
 KERNEL, MEMCPY, MEMSET = range(3)
 # Category → table and, for the device, sort. Older writers used the capitalised ones.
 _TABLES: dict[str, tuple[str, int]] = {
@@ -47,31 +53,6 @@ _TABLES: dict[str, tuple[str, int]] = {
 _MODULE_PREFIX = "nn.Module: "
 
 
-class _OpArgs(Struct, gc=False):
-    shapes: Raw = msgspec.field(name="Input Dims", default=Raw(b""))
-    dtypes: Raw = msgspec.field(name="Input type", default=Raw(b""))
-    strides: Raw = msgspec.field(name="Input Strides", default=Raw(b""))
-    concrete: Raw = msgspec.field(name="Concrete Inputs", default=Raw(b""))
-    sequence: Any = msgspec.field(name="Sequence number", default=UNKNOWN)
-
-
-class _HostArgs(Struct, gc=False):
-    correlation: Any = None
-    grid: Any = None
-    block: Any = None
-    kernel: Any = None
-
-
-class _DeviceArgs(Struct, gc=False):
-    correlation: Any = None
-    device: Any = None
-    grid: Any = None
-    block: Any = None
-    bytes: Any = None
-    graph: Any = msgspec.field(name="graph id", default=UNKNOWN)
-    node: Any = msgspec.field(name="graph node id", default=UNKNOWN)
-
-
 class Columns:
     """All that is kept of a trace. ``add`` batches, then ``close``.
 
@@ -79,7 +60,8 @@ class Columns:
     same for an op and its backward node); ``host`` (calls of the runtime and the driver) thread, correlation, grid,
     block, kernel (a name, where the call tells it); ``device`` sort, correlation, device, grid, grid_x, grid_y, block,
     bytes, message, message_sequence (what the kernel of a collective tells of it), graph, node (ids, where a graph
-    launched it); ``notes`` and ``modules`` thread. Grid and block are products over the three dimensions. ``messages``
+    launched it); ``notes``, ``modules`` and ``functions`` (of Python, those of a millisecond
+    and more) thread. Grid and block are products over the three dimensions. ``messages``
     are the calls of collectives.
     """
 
@@ -109,8 +91,11 @@ class Columns:
         )
         self.notes = Table("thread")
         self.modules = Table("thread")
+        self.functions = Table("thread")
+        self.recorded_until: int | None = None
         self.messages = Messages(self.names)
         self._extents = Extents()
+        self._functions = 0
         self._open: dict[tuple[Any, Any], list[Begin]] = defaultdict(list)
 
     def add(self, batch: Sequence[Any]) -> None:
@@ -130,8 +115,10 @@ class Columns:
             table, sort = _TABLES.get(category, ("", 0))
             kept = events
             if table == PYTHON:
-                self.python += len(events)
+                self._add_functions(events)
                 kept = [event for event in events if event.name.startswith(_MODULE_PREFIX)]
+            elif category == _RECORD:
+                self._take_record(events)
             if table and kept:
                 self._add(table, sort, kept)
 
@@ -140,7 +127,7 @@ class Columns:
         unmatched = sum(len(stack) for stack in self._open.values())
         if unmatched:
             self.dropped["unmatched"] += unmatched
-        for table in (self.ops, self.host, self.device, self.notes, self.modules, self.messages.table):
+        for table in (self.ops, self.host, self.device, self.notes, self.modules, self.functions, self.messages.table):
             table.close()
 
     def _pair(self, event: Begin | End, by_category: dict[str, list[Complete]]) -> None:
@@ -190,7 +177,7 @@ class Columns:
         if table == OP:
             self._add_ops(events, common)
         elif table == HOST:
-            args = self._args(_HostArgs, _host_args, events)
+            args = self._args(HostArgs, host_args, events)
             self.host.add(
                 **common,
                 correlation=_numbers([a.correlation for a in args]),
@@ -201,14 +188,37 @@ class Columns:
         elif table == NOTE:
             self.messages.take_calls(events, common)
             self.notes.add(**common)
+        elif table == FUNCTION:
+            self.functions.add(**common)
         else:
             self.modules.add(**common)
+
+    def _add_functions(self, events: list[Complete]) -> None:
+        """Counts Python functions, and keeps the first long ones: they name what the host did where no op says it."""
+        self.python += len(events)
+        if self._functions >= MAX_FUNCTIONS:
+            return
+        length = texts_to_ns([event.dur for event in events])
+        rows = np.flatnonzero((length >= LONG_FUNCTION_NS) & (length <= MAX_DURATION_NS))[
+            : MAX_FUNCTIONS - self._functions
+        ]
+        long = [events[row] for row in rows.tolist() if not events[row].name.startswith(_MODULE_PREFIX)]
+        self._functions += len(long)
+        if long:
+            self._add(FUNCTION, 0, long)
+
+    def _take_record(self, events: list[Complete]) -> None:
+        """Until when the profiler says that it recorded."""
+        for event in events:
+            start, length = text_to_ns(bytes(event.ts)), text_to_ns(bytes(event.dur))
+            if calls.is_record(event.name) and NO_TIME not in (start, length) and 0 <= length <= MAX_DURATION_NS:
+                self.recorded_until = max(self.recorded_until or 0, start + length)
 
     def _named(self, kernel: Any) -> int:
         return self.names[kernel] if isinstance(kernel, str) else UNKNOWN
 
     def _add_ops(self, events: list[Complete], common: dict[str, Ints]) -> None:
-        args = self._args(_OpArgs, _op_args, events)
+        args = self._args(OpArgs, op_args, events)
         for row in self.messages.take_calls(events, common):
             if events[row].name == RECORD:
                 args[row].concrete = Raw(b"")  # has numbers that differ with every call, and no formula reads it
@@ -217,7 +227,7 @@ class Columns:
         self.ops.add(**common, inputs=_ints(ids), sequence=_numbers([a.sequence for a in args]))
 
     def _add_device(self, sort: int, events: list[Complete], common: dict[str, Ints]) -> None:
-        args = self._args(_DeviceArgs, _device_args, events)
+        args = self._args(DeviceArgs, device_args, events)
         devices = [e.pid if a.device is None else a.device for a, e in zip(args, events, strict=True)]
         grid, grid_x, grid_y = self._extents.sides(self._extents.ids([a.grid for a in args]))
         message, message_sequence = self.messages.of_kernels(events, common["name"])
@@ -269,11 +279,6 @@ class _Adders(dict[str, Callable[[Complete], None]]):
     def __missing__(self, category: str) -> Callable[[Complete], None]:
         self[category] = self._lists[category].append
         return self[category]
-
-
-_op_args = msgspec.json.Decoder(list[_OpArgs])
-_host_args = msgspec.json.Decoder(list[_HostArgs])
-_device_args = msgspec.json.Decoder(list[_DeviceArgs])
 
 
 def _names_ascend(args: bytes) -> bool:

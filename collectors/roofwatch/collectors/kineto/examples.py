@@ -67,7 +67,10 @@ class Examples:
         events = self.waits.events(thread, None if cause is Cause.LAUNCH_BOUND else cause)
         found = self._longest(events, start, until)
         if found is None:
-            return "between two ops" if cause is Cause.LAUNCH_BOUND else self._drained(thread, until)
+            return "between two ops" if cause is Cause.LAUNCH_BOUND else self._drained(thread, start, until)
+        inside = min(int(events.end[found]), until) - max(int(events.start[found]), start)
+        if cause is Cause.SYNC and 2 * inside < until - start:
+            return self._drained(thread, start, until)
         name = self._name(events.name[found])
         return f"in {name}{self._of_op(thread, int(events.start[found])) if cause is Cause.COPY else ''}"
 
@@ -77,13 +80,36 @@ class Examples:
 
     def _silent(self, thread: int, start: int, until: int) -> str:
         begun, ended = self.waits.of_thread(thread, *self.window).silent
-        stretch = begun[np.argmax(np.minimum(ended, until) - np.maximum(begun, start))]
+        longest = np.argmax(np.minimum(ended, until) - np.maximum(begun, start))
+        stretch = begun[longest]
+        function = self._function(thread, max(int(stretch), start), min(int(ended[longest]), until))
+        if function is not None:
+            return f"in {function}"
         last = self._last(self.waits.events(thread), int(stretch))
         return "no event on its thread yet" if last is None else f"no event after {last}"
 
-    def _drained(self, thread: int, until: int) -> str:
+    def _function(self, thread: int, start: int, until: int) -> str | None:
+        """The innermost of the long Python functions, where they were recorded, that was on for most of a stretch."""
+        table = self.columns.functions
+        shared = np.minimum(table["end"], until) - np.maximum(table["start"], start)
+        (most,) = np.nonzero((table["thread"] == thread) & (2 * shared > until - start))
+        if not len(most):
+            return None
+        length = table["end"][most] - table["start"][most]
+        return self._name(int(table["name"][most[np.lexsort((-table["start"][most], length))[0]]])).rpartition("/")[2]
+
+    def _drained(self, thread: int, start: int, until: int) -> str:
+        """The wait may have been short: what costs is that the host had nothing launched ahead when it returned."""
         sync, copy = self.waits.events(thread, Cause.SYNC), self.waits.events(thread, Cause.COPY)
-        return f"after {self._last(sync.and_also(copy), until) or 'a wait'}"
+        blocking = sync.and_also(copy)
+        returned = blocking.end[blocking.end <= until]
+        if not len(returned):
+            return "after a wait"
+        since = max(int(returned.max()), start)
+        return (
+            f"the device had run dry after {self._last(blocking, until)}, "
+            f"and the host took {(until - since) / 1e6:.3f} ms to launch again"
+        )
 
     def _longest(self, events: Events, start: int, until: int) -> int | None:
         """The event that takes most of a stretch; of equal ones the outermost."""

@@ -39,14 +39,20 @@ def gaps_of(rows: Ints, idle: Spans, columns: Columns, launches: Launches) -> Ga
 
     Of records that begin together the one launched first ends the gap, so that the order in a file means nothing.
     """
-    start, end, correlation = (columns.device[key][rows] for key in ("start", "end", "correlation"))
-    time = launches.time[rows]
-    launched = np.where(launches.thread[rows] >= 0, time, np.where(launches.backlog[rows], -NEVER, NEVER))
-    filled = np.flatnonzero(end > start)  # an empty record ends no gap
-    order = filled[np.argsort(start[filled], kind="stable")]
-    if (np.diff(start[order]) == 0).any():
-        order = filled[np.lexsort((end[filled], correlation[filled], launched[filled], start[filled]))]
-    at = np.searchsorted(start[order], idle[1])
+    start, end, correlation = (taken(columns.device[key], rows) for key in ("start", "end", "correlation"))
+    order = np.argsort(start, kind="stable")
+    filled = end > start
+    if not filled.all():
+        order = order[filled[order]]  # an empty record ends no gap
+    begun = start[order]
+    (tied,) = np.nonzero(np.append(False, begun[1:] == begun[:-1]) | np.append(begun[1:] == begun[:-1], False))
+    if len(tied):
+        among = order[tied]
+        row = rows[among]
+        launched = np.where(launches.backlog[row], -NEVER, NEVER)
+        launched = np.where(launches.thread[row] >= 0, launches.time[row], launched)
+        order[tied] = among[np.lexsort((end[among], correlation[among], launched, start[among]))]
+    at = np.searchsorted(begun, idle[1])
     has_next = at < len(order)
     following = np.full(len(at), -1, dtype=np.int64)
     following[has_next] = order[at[has_next]]
@@ -66,6 +72,11 @@ def gaps_of(rows: Ints, idle: Spans, columns: Columns, launches: Launches) -> Ga
     )
 
 
+def taken(column: Ints, rows: Ints) -> Ints:
+    """The values of a column at rows in order; the column itself where these are all."""
+    return column if len(rows) == len(column) else column[rows]
+
+
 def _at(column: Ints, row: Ints, otherwise: Ints) -> Ints:
     """The values of a column at rows, and others where a row is -1."""
     result = otherwise.copy()
@@ -75,7 +86,7 @@ def _at(column: Ints, row: Ints, otherwise: Ints) -> Ints:
 
 def _launch_began(start: Ints, correlation: Ints) -> Ints:
     """For each record when the first record of the same launch began; all records of a graph launch share its id."""
-    if (np.diff(np.sort(correlation)) != 0).all():
+    if not (correlation >= 0).any() or (np.diff(np.sort(correlation)) != 0).all():
         return start
     order = np.lexsort((start, correlation))
     new = np.append(True, np.diff(correlation[order]) != 0)

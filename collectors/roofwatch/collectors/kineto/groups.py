@@ -99,6 +99,7 @@ def grouped(records: Records, texts: Texts, max_groups: int) -> Grouped:
 def _runs(records: Records) -> tuple[Ints, Ints]:
     """An order in which records alike stand together, and where each run begins in it."""
     keys = [getattr(records, key) for key in _KEYS] + ([] if records.graph is None else [records.graph])
+    keys = [key for key in keys if key.min() != key.max()] or keys[:1]
     order = np.lexsort(keys[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     new[0] = True
@@ -217,6 +218,8 @@ def _sum_where_all_known(values: Ints, starts: Ints) -> list[int | None]:
 
 def _distinct(values: Ints, starts: Ints) -> list[int]:
     """How many different values each run has."""
+    if values.min() == values.max():
+        return [1] * len(starts)
     owner = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(values))))
     order = np.lexsort((values, owner))
     owner, values = owner[order], values[order]

@@ -19,11 +19,14 @@ Spans = tuple["Ints", "Ints"]  # starts and ends
 def union(start: Ints, end: Ints) -> Spans:
     """The union as disjoint spans in order; spans that touch are one, empty ones are none."""
     filled = end > start
-    start, end = start[filled], end[filled]
+    if not filled.all():
+        start, end = start[filled], end[filled]
     if not len(start):
         return start, end
-    order = np.argsort(start, kind="stable")
-    start, reach = start[order], np.maximum.accumulate(end[order])
+    if not (start[1:] >= start[:-1]).all():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
     new = np.append(True, start[1:] > reach[:-1])
     last = np.append(new[1:], True)
     return start[new], reach[last]

@@ -157,6 +157,9 @@ def steps_of(columns: Columns) -> tuple[Ints, Ints, int | None]:
         np.concatenate([table[column][mask] for table, mask in zip(tables, masks, strict=True)])
         for column in ("start", "end", "name")
     )
+    if columns.recorded_until is not None and len(end):  # a step that went on after the recording ends with it
+        last = max((int(table["end"].max()) for table in (columns.device, columns.host) if len(table)), default=0)
+        end = np.maximum(np.minimum(end, max(columns.recorded_until, last)), start)
     order = np.argsort(start, kind="stable")
     return start[order], end[order], len(np.unique(name)) or None
 

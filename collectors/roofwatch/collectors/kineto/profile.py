@@ -96,6 +96,7 @@ def profile_of(
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
         problem=_sentence(name, problems),
         python_events=columns.python,
+        waits=read.waits,
         step_ns=_step_lengths(host) if window is None else (),
         unused=None if window is None else _unused(columns, host, outline, window),
     )
@@ -114,6 +115,7 @@ class _Accounts:
     collectives: collectives.Found
     dropped: Counter[str]
     graphs: list[Graph]
+    waits: tuple[int, int, int] | None = None
 
 
 def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, known: Known) -> _Accounts:
@@ -122,11 +124,11 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, kn
     if len(columns.device):
         launches = launches_of(columns)
         grids = grids_of(columns, launches)
-        devices, records, found = _device_records(columns, host, launches, grids, outline)
+        devices, records, found, waits = _device_records(columns, host, launches, grids, outline)
         records, launched = graphs.attributed(records, columns, host, launches, known)
         dropped["unfinished"] = unfinished(columns, captured_launches(columns)[0])
     else:
-        grids, (devices, records) = None, _cpu_records(columns, host)
+        waits, grids, (devices, records) = None, None, _cpu_records(columns, host)
         found = collectives.of_host(columns, outline.only_group)
     texts = Texts(
         columns.names.values_seen, host.ranges.texts, columns.inputs.values_seen, found.texts,
@@ -134,7 +136,7 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, kn
     )  # fmt: skip
     groups, dropped["over_group_limit"] = group(records, texts, limits.max_groups)
     dropped["over_text_limit"] = columns.names.overflown + columns.inputs.overflown
-    return _Accounts(devices, groups, found, dropped, launched)
+    return _Accounts(devices, groups, found, dropped, launched, waits)
 
 
 def _unused(columns: Columns, host: Host, outline: Outline, window: Taken) -> RawDevice | None:
@@ -188,7 +190,7 @@ def _drop_zero_times(device: Table) -> int:
 
 def _device_records(
     columns: Columns, host: Host, launches: Launches, grids: Grids, outline: Outline
-) -> tuple[list[RawDevice], Records, collectives.Found]:
+) -> tuple[list[RawDevice], Records, collectives.Found, tuple[int, int, int]]:
     device = columns.device
     places = host.places(launches.thread, launches.time)
     call_names = [columns.names.values_seen[i] for i in np.unique(columns.host["name"]).tolist()]
@@ -217,8 +219,7 @@ def _device_records(
         bytes=device["bytes"],
     )
     devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
-    with_timelines(devices, position, columns, host, launches)
-    return devices, records, found
+    return devices, records, found, with_timelines(devices, position, columns, host, launches)
 
 
 def _devices(index: Ints) -> tuple[Ints, Ints]:

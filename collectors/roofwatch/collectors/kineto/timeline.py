@@ -11,9 +11,10 @@ from roofwatch.collectors.base import RawDevice
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import KERNEL, MEMCPY
 from roofwatch.collectors.kineto.examples import Examples, neighbours, place, short
-from roofwatch.collectors.kineto.gaps import Gaps, gaps_of
+from roofwatch.collectors.kineto.gaps import Gaps, gaps_of, taken
 from roofwatch.collectors.kineto.intervals import joined, length, outside, union
 from roofwatch.collectors.kineto.link import launches_of
+from roofwatch.collectors.kineto.startup import startup_of
 from roofwatch.collectors.kineto.waits import WAITS, Waits
 from roofwatch.model.record import Cause, IdleCause
 
@@ -59,8 +60,10 @@ def with_timelines(
     *,
     collective: Mask | None = None,
     returned: Ints | None = None,
-) -> None:
+) -> tuple[int, int, int]:
     """Fills in span, busy, causes and exposed times of devices; ``position`` names the device of each record.
+
+    Returns how often the host waited in blocking calls within the span, how long in all, and the longest, in ns.
 
     ``collective``: which records communicate, where the source tells it better than their names. ``returned``: when
     the launch of each record was over, where that is not when its call returned (a queue stands between).
@@ -73,12 +76,15 @@ def with_timelines(
         collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
     copy = sort == MEMCPY
     compute = (sort == KERNEL) & ~collective
+    spans = []
     for index, device in enumerate(devices):
         (rows,) = np.nonzero(position == index)
-        start, end = columns.device["start"][rows], columns.device["end"][rows]
+        start, end = taken(columns.device["start"], rows), taken(columns.device["end"], rows)
         low, high = int(start.min()), int(end.max())
         if hull is not None:
             low, high = min(low, hull[0]), max(high, hull[1])
+        device.exposed_communication_ns = _exposed(start, end, collective[rows], compute[rows])
+        device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows] | collective[rows])
         busy = union(start, end)
         gaps = gaps_of(rows, outside(busy, low, high), columns, launches)
         if returned is not None and len(gaps.following):
@@ -87,9 +93,10 @@ def with_timelines(
         shares, split = _shares(gaps, waits, low, high)
         device.span_ns = high - low
         device.busy_ns = length(busy)
-        device.causes = _causes(shares, Examples(columns, launches, waits, gaps, split, (low, high)).of)
-        device.exposed_communication_ns = _exposed(start, end, collective[rows], compute[rows])
-        device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows] | collective[rows])
+        begun = startup_of(rows, gaps, shares, columns, (low, high), stepped=len(host.step_starts) > 0)
+        spans.append((low, high))
+        device.causes = _causes(shares, Examples(columns, launches, waits, gaps, split, (low, high)).of, begun)
+    return waits.blocked(min(low for low, _ in spans), max(high for _, high in spans)) if spans else (0, 0, 0)
 
 
 def with_cpu_timeline(device: RawDevice, columns: Columns, host: Host) -> None:
@@ -242,13 +249,26 @@ def _slice(shares: dict[Cause, Ints], rows: Ints, part: Spans, waits: ThreadWait
     shares[Cause.LAUNCH_BOUND][rows] += np.where(drained[rows], 0, left)
 
 
-def _causes(shares: dict[Cause, Ints], example: Callable[[Cause, int], str]) -> tuple[IdleCause, ...]:
-    """Totals, counts, and of each cause's longest stretch its length and an example in words."""
+def _causes(
+    shares: dict[Cause, Ints], example: Callable[[Cause, int], str], startup: Mask | None = None
+) -> tuple[IdleCause, ...]:
+    """Totals, counts, and of each cause's longest stretch its length and an example in words; start-up told apart."""
     result = []
     for cause, share in shares.items():
         if not share.any():
             continue
         longest = int(np.argmax(share))
         total, count = int(share.sum()), int((share > 0).sum())
-        result.append(IdleCause(cause, total, count, int(share[longest]), example(cause, longest)))
+        found = IdleCause(cause, total, count, int(share[longest]), example(cause, longest))
+        if startup is not None and share[startup].any():
+            steady = np.where(startup, 0, share)
+            at = int(np.argmax(steady))
+            found = replace(
+                found,
+                startup_ns=int(share[startup].sum()),
+                startup_count=int((share[startup] > 0).sum()),
+                steady_longest_ns=int(steady[at]),
+                steady_example=example(cause, at) if steady[at] else None,
+            )
+        result.append(found)
     return tuple(sorted(result, key=lambda one: (-one.total_ns, one.cause)))

@@ -66,7 +66,7 @@ class Waits:
         tables = (columns.ops, columns.host, columns.notes)
         self._nests = (host.ops, _nested(columns.host), _nested(columns.notes))
         self._names = tuple(table["name"][nested.order] for table, nested in zip(tables, self._nests, strict=True))
-        texts = columns.names.values_seen
+        texts = self._texts = columns.names.values_seen
         op, call, note = self._names
         loader, collective = calls.mask(texts, calls.is_input), calls.mask(texts, calls.is_communication_call)
         item, copy, sync = _blocking(columns, host, launches, self._nests[1], call)
@@ -103,6 +103,18 @@ class Waits:
             end=np.concatenate([nested.end[own][mask] for nested, _, own, mask in parts]),
             name=np.concatenate([names[own][mask] for _, names, own, mask in parts]),
         )
+
+    def blocked(self, low: int, high: int) -> tuple[int, int, int]:
+        """Calls within [low, high) that returned when the device was done: how many, total and longest in ns.
+
+        Freeing memory is not among them: it is long only where it makes a context.
+        """
+        nested, name = self._nests[1], self._names[1]
+        free = calls.mask(self._texts, calls.is_free_call)[name]
+        chosen = (self._masks[Cause.COPY][1] | self._masks[Cause.SYNC][1]) & ~free
+        inside = np.minimum(nested.end[chosen], high) - np.maximum(nested.start[chosen], low)
+        inside = inside[inside >= 0]
+        return len(inside), int(inside.sum()), int(inside.max(initial=0))
 
     def op_at(self, thread: int, time: int) -> int | None:
         """The name id of the innermost op of a thread at a time."""
