@@ -16,6 +16,8 @@ from roofwatch.model.roofline import peak_of
 from roofwatch.model.shapes import compact
 
 LONGEST_TEXT = 16_384  # characters, as of other signatures
+_CUBE_CORE = "AI_CORE"
+_LAYOUT_TAX = ("transdata", "transpose", "cast")
 _VECTOR = ("VECTOR", "AIV", "AIVEC")
 _ON_CUBE = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION, Kind.COMM_COMPUTE})
 # How much more a formula may count than the cube was measured to do before it is taken for wrong: on real products the
@@ -55,6 +57,20 @@ def on_vector(group: RawGroup) -> bool:
     if group.core is not None:
         return any(word in group.core for word in _VECTOR)
     return kind_of_group(group) not in _ON_CUBE
+
+
+def cores_at_work(groups: Sequence[RawGroup]) -> dict[int, int]:
+    """Device → the most blocks of a kernel on cube cores alone: such kernels have a block a core, never more."""
+    found: dict[int, int] = {}
+    for group in groups:
+        if group.core == _CUBE_CORE and group.blocks is not None:
+            found[group.device] = max(found.get(group.device, 0), group.blocks)
+    return found
+
+
+def is_layout_tax(group: RawGroup) -> bool:
+    """Whether no model asked for it: an operand put into the format, order or dtype that a kernel takes."""
+    return group.inserted and sort_of(group).lower().startswith(_LAYOUT_TAX)
 
 
 def signature_of(group: RawGroup, call: KernelCall | None, device: Device) -> Signature:

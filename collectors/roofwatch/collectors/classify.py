@@ -24,9 +24,6 @@ LENDERS_AGREE = (
 # Whose FLOPs are the model's: what MFU is made of in the literature, without elementwise work.
 MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 
-# Work that no model asked for: an operand made to the format, order or dtype that the kernel after it takes.
-_LAYOUT_TAX = frozenset({Kind.LAYOUT, Kind.CAST})
-
 _BY_NAME = frozenset({views.VIEW.name, views.WRAPPER.name})
 _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
 
@@ -136,7 +133,9 @@ def _measured(item: _Merged, device: Device, found: Verdict) -> Verdict:
     pipes = summed([g.pipes for g in item.groups if g.pipes is not None])
     units = _units(item, device)
     filled = None if item.blocks is None or not units else item.blocks / units
-    bound = None if pipes is None else judge_by_pipes(pipes, ascend_kernels.sort_of(item.groups[0]), filled)
+    fraction = None if found.roof_ns is None or not item.mean_ns else found.roof_ns / item.mean_ns
+    sort = ascend_kernels.sort_of(item.groups[0])
+    bound = None if pipes is None else judge_by_pipes(pipes, sort, filled, fraction)
     if bound is None:
         return found
     formula = found.bound if found.evidence is Evidence.SHAPES and found.bound is not Bound.UNKNOWN else None
@@ -267,7 +266,7 @@ def _counted(ledger: Ledger, item: _Merged, signature: Signature, verdict: Verdi
     counts = verdict.evidence is not Evidence.DEFINITION and not lost
     known = counts and verdict.bound is not Bound.UNKNOWN
     second = verdict.formula_bound
-    inserted = sum(g.total_ns for g in item.groups if g.inserted and signature.kind in _LAYOUT_TAX)
+    inserted = sum(g.total_ns for g in item.groups if ascend_kernels.is_layout_tax(g))
     return replace(
         _with_model(ledger, item, signature, device),
         device_time_ns=ledger.device_time_ns + total,

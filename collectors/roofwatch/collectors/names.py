@@ -4,6 +4,8 @@
   if long and wide enough not to be latency bound: at least 10 µs and a block for each unit.
 - aten's elementwise kernels handle a fixed number of elements a thread, so name and grid bound the bytes on both sides:
   even a short one is memory bound if the least of them reach 0.3 of the roof, latency if the most do not.
+- The gradient of a convolution's input is compute bound, if long enough: the first layer, whose few channels make a
+  convolution memory bound, has none. (Not so where filters of 1 × 1 have few channels; Ascend's own names only.)
 - A plain GEMM's tile and grid bound its output's sides. It is compute bound if the intensity of a long K exceeds the
   ridge, and K is that long if the kernel reaches 0.3 of its roof.
 
@@ -26,6 +28,7 @@ _MEMORY_KINDS = frozenset(
         Kind.SOFTMAX, Kind.REDUCTION, Kind.ROPE, Kind.GATHER_SCATTER, Kind.RANDOM, Kind.POOLING,
     }
 )  # fmt: skip
+_INPUT_GRADIENT = re.compile(r"Conv[23]DBackpropInput")
 # Gathering kernels whose threads walk lists one after the other: bound by neither ceiling.
 _SEQUENTIAL = re.compile(r"bucketize|bounds_check|find_long_segments|compute_grad_weight")
 
@@ -50,6 +53,8 @@ def judge_by_name(
             return Verdict(Bound.MEMORY, Evidence.NAME)
     if mean_ns < LATENCY_NS or narrow:
         return UNKNOWN
+    if _INPUT_GRADIENT.match(kernel):
+        return Verdict(Bound.COMPUTE, Evidence.NAME)
     if kind in _MEMORY_KINDS:
         return UNKNOWN if _SEQUENTIAL.search(kernel) else Verdict(Bound.MEMORY, Evidence.NAME)
     return _gemm(kernel, mean_ns, peaks, grid) if kind in (Kind.MATMUL, Kind.CONV) else UNKNOWN

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from roofwatch.collectors.base import RawDevice, RawProfile, WindowContext
+from roofwatch.collectors import ascend_kernels
+from roofwatch.collectors.base import RawDevice, RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import normalize
 from roofwatch.model.devices import calibration_file, identify, merged_peaks, with_measured
@@ -22,7 +23,7 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
     if steps is None:
         raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
     paths = context.peaks_files or (str(calibration_file()),)
-    devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices)]
+    devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices, raw.groups)]
     kernels, sums = classify(normalize(raw, devices), devices)
     return Window(
         uid=context.uid,
@@ -57,9 +58,15 @@ def _of_registered(raw: RawProfile, registered: Sequence[Device]) -> RawProfile:
     return replace(raw, devices=idle, groups=[])
 
 
-def join_devices(seen: Sequence[RawDevice], registered: Sequence[Device]) -> list[Device]:
-    """The trace's devices with what the hook registered about them (uuid, driver, name) and their peaks."""
-    return [_joined(device, _registered(device, seen, registered)) for device in seen]
+def join_devices(
+    seen: Sequence[RawDevice], registered: Sequence[Device], groups: Sequence[RawGroup] = ()
+) -> list[Device]:
+    """The trace's devices with what the hook registered about them (uuid, driver, name) and their peaks.
+
+    ``groups``: what ran on them, which tells how many cores there are at least.
+    """
+    least = ascend_kernels.cores_at_work(groups)
+    return [_joined(device, _registered(device, seen, registered), least.get(i)) for i, device in enumerate(seen)]
 
 
 def _registered(device: RawDevice, seen: Sequence[RawDevice], registered: Sequence[Device]) -> Device | None:
@@ -75,7 +82,7 @@ def _registered(device: RawDevice, seen: Sequence[RawDevice], registered: Sequen
     return same[0] if len(same) == 1 else None
 
 
-def _joined(device: RawDevice, known: Device | None) -> Device:
+def _joined(device: RawDevice, known: Device | None, least: int | None) -> Device:
     index = device.index if known is None or known.index is None else known.index
     told = "" if known is None else known.model
     # An Ascend database names a family (Ascend910B), the process's own runtime the chip (Ascend910B2).
@@ -83,7 +90,7 @@ def _joined(device: RawDevice, known: Device | None) -> Device:
     units = device.units or (None if known is None else known.units)
     memory = device.memory_bytes or (None if known is None else known.memory_bytes)
     vendor = device.vendor or (None if known is None else known.vendor)
-    found = identify(vendor, name, units, memory, index, device.clock_hz)
+    found = identify(vendor, name, units, memory, index, device.clock_hz, least)
     if known is None:
         return found
     return replace(found, uuid=known.uuid, driver=known.driver, peaks=merged_peaks(known.peaks, found.peaks))

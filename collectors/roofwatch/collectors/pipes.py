@@ -8,7 +8,9 @@ not use; else blocks over cores). Pipes overlap, so their shares may add up to m
 - *memory*: moves between memory and core (mte2 in, mte3 and fixpipe out). mte2 counts what comes from the L2 as well,
   so a product may be bound by moves though its bytes need little of the memory's bandwidth: then the shapes' verdict
   differs, and both are kept;
-- scalar (issuing) and mte1 (within a core) are neither.
+- scalar (issuing) and mte1 (within a core) are neither;
+- *latency*: no pipe is at its limit, and fewer cores ran than there are, or issuing takes longest, or nothing is busy
+  half of the time; but never from 0.3 of the roof on, where one is known, as for every other device.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from dataclasses import dataclass, fields
 
 from roofwatch.collectors.base import Pipes
 from roofwatch.model.record import Bound
+from roofwatch.model.roofline import LATENCY_FRACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ _PARTS = tuple(one.name for one in fields(Pipes) if one.name != "measured_ns")
 _ATTENTION = ("flashattention", "fusedinferattention", "promptflashattention", "increflashattention", "unpadflash")
 
 
-def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None) -> Bound | None:
+def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None, roof_fraction: float | None = None) -> Bound | None:
     """Compute, memory or latency; None where the metrics tell of no pipe that does or moves something.
 
     ``sort`` is the kernel's type, ``filled`` the share of the cores that its blocks fill, None where unknown.
@@ -66,20 +69,24 @@ def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None) -> Bound | Non
     if limits is VECTOR:
         moves.append((cube_in + vector_in + out, VECTOR_MOVES))
     issuing = max(_share(pipes, pipes.cube_scalar_ns), _share(pipes, pipes.vector_scalar_ns))
-    return _bound(compute, moves, issuing, taken)
+    found = _bound(compute, moves, issuing, taken)
+    if roof_fraction is not None and roof_fraction >= LATENCY_FRACTION:
+        return found[0]
+    return found[1]
 
 
 Side = list[tuple[float, float]]  # (share of the time, its limit) of each pipe
 
 
-def _bound(compute: Side, moves: Side, issuing: float, taken: float) -> Bound:
+def _bound(compute: Side, moves: Side, issuing: float, taken: float) -> tuple[Bound, Bound]:
+    """The side that is nearer to its limit, and the verdict where the roof does not rule out latency."""
     use, move = (max(share * taken / limit for share, limit in side) for side in (compute, moves))
     larger = Bound.COMPUTE if use >= move else Bound.MEMORY
     if max(use, move) >= 1.0:
-        return larger
+        return larger, larger
     busiest = max(share for share, _ in (compute if larger is Bound.COMPUTE else moves))
     waits = taken < 1.0 or busiest < HALF or issuing > busiest
-    return Bound.LATENCY if waits else larger
+    return larger, Bound.LATENCY if waits else larger
 
 
 def _share(pipes: Pipes, part: float | None) -> float:

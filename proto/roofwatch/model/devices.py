@@ -83,21 +83,23 @@ def identify(
     memory_bytes: int | None = None,
     index: int | None = None,
     clock_hz: float | None = None,
+    least_units: int | None = None,
 ) -> Device:
     """The device a source describes, with its peaks; it keeps the name by which its owner knows it.
 
     A known name decides, unless it is a slice of the device (MIG, or fewer units than the whole has) or a name of two
     devices that the unit count does not tell apart. An empty or generic name is matched by unit count and memory, if
     all devices that fit have the same peaks; the device is then ``inferred`` and named after them. Anything else has no
-    peaks: unknown, not guessed. Ascend chips are found by family, cores, memory and clock (``devices_ascend``).
+    peaks: unknown, not guessed. Ascend chips are found by family, cores, memory and clock (``devices_ascend``):
+    ``least_units`` of their cube cores were seen at work.
     """
     known = Vendor(vendor) if vendor in set(Vendor) else None
     clean = " ".join(name.lower().split())
     if known is Vendor.ASCEND or (known is None and "ascend" in clean):
         chips = [e for e in entries() if e.vendor is Vendor.ASCEND]
-        found = devices_ascend.identify(chips, clean, units, memory_bytes, clock_hz)
+        found = devices_ascend.identify(chips, clean, units, memory_bytes, clock_hz, least_units)
         return Device(
-            Vendor.ASCEND, found.model or name.strip(), None, index, memory_bytes, units,
+            Vendor.ASCEND, found.model or name.strip(), None, index, memory_bytes, units or found.units,
             inferred=found.inferred, peaks=found.peaks,
         )  # fmt: skip
     candidates = [e for e in entries() if known in (None, e.vendor) and e.vendor is not Vendor.ASCEND]
@@ -159,8 +161,10 @@ def calibration_file() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "roofwatch" / "peaks.json"
 
 
-def save_peaks(path: Path, key: str, peaks: Peaks) -> None:
+def save_peaks(path: Path, key: str, peaks: Peaks, uncertain: str | None = None) -> None:
     """Keep measured peaks under a key, beside what the file already holds; readers see the old file or the new one.
+
+    ``uncertain``: in a few words what may have made them too low.
 
     Raises:
         OSError: the folder cannot be written.
@@ -169,6 +173,7 @@ def save_peaks(path: Path, key: str, peaks: Peaks) -> None:
     kept[key] = {
         "flops": {f"{p}_{u}": {"value": peak.value, "source": peak.source} for (p, u), peak in peaks.flops.items()},
         "bandwidth": {"value": peaks.bandwidth.value, "source": peaks.bandwidth.source} if peaks.bandwidth else None,
+        "uncertain": uncertain,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
@@ -188,6 +193,13 @@ def load_peaks(paths: Iterable[Path | str], key: str) -> Peaks | None:
         if found is not None:
             return found
     return None
+
+
+def load_uncertain(path: Path | str, key: str) -> str | None:
+    """What may have made the peaks kept under a key too low; None where nothing is known to have."""
+    found = _read(Path(path)).get(key)
+    said = found.get("uncertain") if isinstance(found, dict) else None
+    return said if isinstance(said, str) else None
 
 
 def _read(path: Path) -> dict[str, Any]:

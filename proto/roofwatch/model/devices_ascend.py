@@ -36,14 +36,20 @@ class Chip:
     """What is known of a chip; ``model`` is "" where its own name stays."""
 
     model: str = ""
+    units: int | None = None  # cube cores, where all chips that fit have as many
     inferred: bool = False
     peaks: Peaks = field(default_factory=Peaks)
 
 
 def identify(
-    entries: Sequence[Entry], name: str, units: int | None, memory_bytes: int | None, clock_hz: float | None
+    entries: Sequence[Entry],
+    name: str,
+    units: int | None,
+    memory_bytes: int | None,
+    clock_hz: float | None,
+    least_units: int | None = None,
 ) -> Chip:
-    """The chip of a name in lower case; ``units`` are its cube cores.
+    """The chip of a name in lower case; ``units`` are its cube cores, ``least_units`` those that were seen at work.
 
     A full name decides, unless it has other cores than the whole chip (a slice). A family is narrowed down by cores,
     memory and clock; of the chips that are left only the ceilings that all share are known, and the chip is inferred.
@@ -53,24 +59,29 @@ def identify(
     if exact:
         whole = [e for e in exact if units in (None, e.units)]
         return Chip(peaks=_shared([_at(e, clock_hz) for e in whole]) if whole else _cube(units, clock_hz))
-    fitting = _fitting(entries, name, units, memory_bytes, clock_hz)
+    fitting = [e for e in _fitting(entries, name, units, clock_hz, least_units) if _fits(e.memory, memory_bytes)]
     if not fitting:
         return Chip(peaks=_cube(units, clock_hz))
     model = " or ".join(e.model for e in fitting)
-    return Chip(model, inferred=True, peaks=_shared([_at(e, clock_hz) for e in fitting]))
+    counts = {e.units for e in fitting}
+    shared = next(iter(counts)) if len(counts) == 1 else None
+    return Chip(model, units or shared, inferred=True, peaks=_shared([_at(e, clock_hz) for e in fitting]))
 
 
 def _fitting(
-    entries: Sequence[Entry], name: str, units: int | None, memory_bytes: int | None, clock_hz: float | None
+    entries: Sequence[Entry], name: str, units: int | None, clock_hz: float | None, least_units: int | None
 ) -> list[Entry]:
+    """The chips of a family with these cores at this clock; nothing where neither is told."""
     families = next((found for pattern, found in _FAMILIES if pattern.fullmatch(name)), ())
-    if units is None:
-        return []
-    found = [e for e in entries if e.family in families and e.units == units and _fits(e.memory, memory_bytes)]
+    found = [e for e in entries if e.family in families and units in (None, e.units)]
+    same = found
     if clock_hz is not None:
         same = [e for e in found if any(abs(c - clock_hz) <= CLOCK_TOLERANCE * c for c in e.clocks)]
-        found = same or found  # a chip that is held at a lower clock is still one of these
-    return found
+    if units is not None:
+        return same or found  # a chip that is held at a lower clock is still one of these
+    if clock_hz is None:
+        return []
+    return [e for e in same if e.units is not None and e.units >= (least_units or 0)]
 
 
 def _fits(memory: float | None, told: int | None) -> bool:

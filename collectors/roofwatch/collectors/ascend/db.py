@@ -11,6 +11,7 @@ import numpy as np
 from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import collectives_of, groups_of
 from roofwatch.collectors.ascend.db_analysis import analysis_of, has_analysis
+from roofwatch.collectors.ascend.db_clock import recovered_clock
 from roofwatch.collectors.ascend.db_file import Database, opened
 from roofwatch.collectors.ascend.db_host import HostSide, host_of
 from roofwatch.collectors.ascend.db_metrics import add_pipes
@@ -178,8 +179,9 @@ def _devices(database: Database, records: Records) -> list[RawDevice]:
         }
     only = next(iter(names.values()), "") if len(set(names.values())) == 1 else ""
     clocks = _clocks(database, int(records.rows.end.max()))
+    recovered = None if clocks else recovered_clock(database, records)
     return [
-        RawDevice("ascend", names.get(one, only), index=one if one >= 0 else None, clock_hz=clocks.get(one))
+        RawDevice("ascend", names.get(one, only), index=one if one >= 0 else None, clock_hz=clocks.get(one, recovered))
         for one in records.devices
     ]
 
