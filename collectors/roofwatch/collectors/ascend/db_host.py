@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+    Narrow = NDArray[np.integer[Any]]
     Mask = NDArray[np.bool_]
 
 _OP_TYPE, _TRACE_TYPE, _NODE_TYPE = 50_001, 50_003, 10_000  # by ENUM_API_TYPE, where the file does not say otherwise
@@ -72,7 +73,9 @@ def _add_records(columns: Columns, records: Records) -> None:
     rows = records.rows
     names = np.array([columns.names[what.kernel] for what in rows.whats], dtype=np.int32)
     sorts = np.array([what.category for what in rows.whats], dtype=np.int8)
-    connection = np.where(np.isin(records.connection, _ABSENT), NOTHING, records.connection)
+    connection = records.connection
+    if connection.itemsize > 1:  # else nothing is known of any
+        connection = np.where(np.isin(connection, _ABSENT), NOTHING, connection)
     columns.device.add(start=rows.start, end=rows.end, name=names[rows.what], sort=sorts[rows.what],
                        correlation=connection)  # fmt: skip
 
@@ -86,7 +89,7 @@ def _types(database: Database) -> dict[str, int]:
     return known
 
 
-def _launched(found: Ints, connection: Ints, node: int) -> tuple[Ints, int]:
+def _launched(found: Ints, connection: Narrow, node: int) -> tuple[Ints, int]:
     """When the call of CANN's that launched each record returned, and how many launches have no record."""
     _, end, _, _, ids, kind = found
     returned = np.full(len(connection), NOTHING, dtype=np.int64)
@@ -99,7 +102,7 @@ def _launched(found: Ints, connection: Ints, node: int) -> tuple[Ints, int]:
 
 
 def _add_ops(
-    columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str], kind: int, wanted: Ints
+    columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str], kind: int, wanted: Narrow
 ) -> tuple[Mask, bool]:
     """Torch's ops; those of its NPU backend that stand for a launch alone ("aclnnMuls") are calls, and ranges notes.
 
@@ -134,14 +137,14 @@ def _add_ops(
     return forward[ops] > 0, any(calls.is_step(name) for name in names)
 
 
-def _connections(database: Database, number: Ints, wanted: Ints, limit: int) -> tuple[Ints, Ints]:
+def _connections(database: Database, number: Ints, wanted: Narrow, limit: int) -> tuple[Ints, Ints]:
     """Rows of ops and the connection ids of what they launched; an op may have launched several."""
     if database.has("CONNECTION_IDS", "id", "connectionId"):
         ids, connection = database.columns_of("CONNECTION_IDS", ("id", "connectionId"), limit=limit)
         kept = np.isin(connection, wanted) & (connection >= 0) & (connection != _ABSENT[0])
         ids, connection = ids[kept], connection[kept]
     else:
-        ids = connection = wanted[wanted >= 0]
+        ids = connection = np.unique(wanted[wanted >= 0].astype(np.int64))
     (asking,) = np.nonzero((number >= 0) & (number != _ABSENT[0]))
     order = np.argsort(ids, kind="stable")
     low = np.searchsorted(ids[order], number[asking], side="left")

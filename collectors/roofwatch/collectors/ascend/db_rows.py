@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofwatch.collectors.ascend import values
-from roofwatch.collectors.ascend.common import MEMCPY, NOTHING, Message, Rows, What
+from roofwatch.collectors.ascend.common import MEMCPY, NOTHING, Message, Rows, What, constant
 from roofwatch.collectors.ascend.db_file import Database
 from roofwatch.collectors.ascend.db_texts import Kinds, Texts, packed
 from roofwatch.collectors.base import Limits
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     Narrow = NDArray[np.integer]
 
 MAX_DEVICES = 256
+_LARGEST_DEVICE = 1 << 31
 MAX_BYTES = 1 << 50
 _LATEST = 1 << 62
 _IDS = ("name", "opType", "taskType", "inputFormats", "inputDataTypes", "inputShapes",
         "outputFormats", "outputDataTypes", "outputShapes")  # fmt: skip
-_FIXED = 4  # columns before the packed ids: start, end, device, blocks
+_FIXED = 3  # columns before the packed ids: start, end, device and blocks in one
+_LOW = (1 << 32) - 1
 _COMMUNICATION = ("startNs", "endNs", "opName", "opType", "groupName", "dataType", "count", "rankSize", "deviceId",
                   "connectionId", "opId")  # fmt: skip
 # HCCL's data types by number, for databases without the table that names them.
@@ -47,7 +49,7 @@ class Records:
 
     rows: Rows
     task: Ints  # compute tasks only, the first ``len(task)`` rows
-    connection: Ints
+    connection: Narrow
     devices: list[int]  # device ids by position
 
 
@@ -57,7 +59,7 @@ class _Part:
 
     start: Ints
     end: Ints
-    device: Ints
+    device: Narrow
     blocks: Narrow
     what: Narrow
     whats: Sequence[What]
@@ -75,7 +77,7 @@ def records_of(database: Database, texts: Texts, limits: Limits, dropped: Counte
     compute = _compute(database, texts, limits.max_events, dropped)
     parts = [
         compute,
-        _communication(database, texts, limits.max_events, dropped),
+        _communication(database, texts, compute.device, limits.max_events, dropped),
         _copies(database, limits.max_events, dropped),
     ]
     total = sum(len(part.start) for part in parts)
@@ -96,10 +98,13 @@ def records_of(database: Database, texts: Texts, limits: Limits, dropped: Counte
         blocks=np.concatenate([part.blocks for part in parts]),
         bytes=np.concatenate(moved) if len(parts[2].start) else None,
     )
-    return Records(rows, compute.task, np.concatenate([part.connection for part in parts]), devices)
+    connection = (
+        np.concatenate([part.connection for part in parts]) if is_linked(database) else constant(total, NOTHING)
+    )
+    return Records(rows, compute.task, connection, devices)
 
 
-def _positions(device: Ints) -> tuple[list[int], Ints]:
+def _positions(device: Narrow) -> tuple[list[int], Ints]:
     """The devices' ids, and for each record the position of its own among them."""
     least, most = int(device.min()), int(device.max())
     if least == most:
@@ -125,12 +130,11 @@ def _compute(database: Database, texts: Texts, limit: int, dropped: Counter[str]
         return _no_part()
     ids = [database.plain("COMPUTE_TASK_INFO", column, "c") for column in _IDS]
     ids.append(database.plain("TASK", "taskType", "t"))
-    one = _only(database, "TASK", "deviceId")
     fixed = [database.numbers("TASK", column, "t") for column in ("startNs", "endNs")]
-    fixed.append(str(one) if one is not None else database.numbers("TASK", "deviceId", "t"))
-    fixed.append(database.numbers("COMPUTE_TASK_INFO", block_column(database), "c"))
+    blocks = database.plain("COMPUTE_TASK_INFO", block_column(database), "c")
+    fixed.append(packed(database.plain("TASK", "deviceId", "t"), blocks))
     pairs = [packed(left, right) for left, right in zip(ids[::2], ids[1::2], strict=True)]
-    linked = [("TASK", "connectionId", _is_linked(database)), ("TASK", "globalTaskId", _is_measured(database))]
+    linked = [("TASK", "connectionId", is_linked(database)), ("TASK", "globalTaskId", _is_measured(database))]
     fixed += [database.numbers(table, column, "t") for table, column, wanted in linked if wanted]
     sql = (
         f"select {','.join(fixed)},{','.join(pairs)} from TASK t cross join COMPUTE_TASK_INFO c "  # noqa: S608 - ours
@@ -163,8 +167,8 @@ class _Blocks:
             (
                 block[:, 0].copy(),
                 block[:, 1].copy(),
-                narrow(block[:, 2]),
-                narrow(blocks_of(block[:, 3])),
+                narrow(ids_of(block[:, 2] >> 32)),
+                narrow(blocks_of(block[:, 2] & _LOW)),
                 self._kinds.of(block[:, self._fixed :]),
                 *ids,
             )
@@ -198,7 +202,8 @@ def _only(database: Database, table: str, column: str) -> int | None:
     return least if isinstance(least, int) and least == most else None
 
 
-def _is_linked(database: Database) -> bool:
+def is_linked(database: Database) -> bool:
+    """Whether anything of the host is there that records could be tied to."""
     return database.has("CANN_API", "connectionId") or database.has("PYTORCH_API", "connectionId")
 
 
@@ -215,7 +220,8 @@ def _without_task(database: Database, joined: int) -> int:
 # -- collectives and copies --------------------------------------------------------------------------------------------
 
 
-def _communication(database: Database, texts: Texts, limit: int, dropped: Counter[str]) -> _Part:
+def _communication(database: Database, texts: Texts, devices: Narrow, limit: int, dropped: Counter[str]) -> _Part:
+    """Collectives; ``devices`` are those of the compute tasks."""
     columns = database.columns_of("COMMUNICATION_OP", _COMMUNICATION, limit=limit)
     columns = columns[:, good_times(columns[0], columns[1], dropped)]
     start, end, name, op_type, group, dtype, count, size, device, connection, op = columns
@@ -231,7 +237,7 @@ def _communication(database: Database, texts: Texts, limit: int, dropped: Counte
         for word, group, kind, elements, ranks in different.T.tolist()
     ]
     if not database.has("COMMUNICATION_OP", "deviceId"):
-        device = _devices_of(database, op)
+        device = _devices_of(database, op, devices)
     nothing = np.broadcast_to(np.int8(NOTHING), start.shape)
     return _Part(start, end, device, nothing, what.reshape(-1).astype(np.int32), whats, connection, op[:0])
 
@@ -258,9 +264,13 @@ def _collective(word: str, group: str, dtype: str, elements: int, ranks: int) ->
     return What(word, type=word, core="COMMUNICATION", message=message)
 
 
-def _devices_of(database: Database, op: Ints) -> Ints:
-    """The device of each collective: that of the tasks it is made of, or the only one."""
-    one = _only(database, "TASK", "deviceId")
+def _devices_of(database: Database, op: Ints, devices: Narrow) -> Ints:
+    """The device of each collective: the only one, or that of the tasks it is made of."""
+    one: int | None = None
+    if not len(devices):
+        one = _only(database, "TASK", "deviceId")
+    elif devices.min() == devices.max():
+        one = int(devices[0])
     if one is not None:
         return np.full(len(op), one, dtype=np.int64)
     if not database.has("COMMUNICATION_TASK_INFO", "opId", "globalTaskId"):
@@ -320,6 +330,11 @@ def good_times(start: Ints, end: Ints, dropped: Counter[str]) -> NDArray[np.bool
     dropped["bad_duration"] += int(np.count_nonzero(bad_length))
     good: NDArray[np.bool_] = ~(bad_time | bad_length)
     return good
+
+
+def ids_of(column: Ints) -> Ints:
+    """Ids of devices; NOTHING where there is none."""
+    return np.where((column >= 0) & (column < _LARGEST_DEVICE), column, NOTHING)
 
 
 def blocks_of(column: Ints) -> Ints:

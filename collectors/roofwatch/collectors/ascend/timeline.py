@@ -40,6 +40,8 @@ class Linked:
         A record whose launch is not known is in the step that it began in.
         """
         columns, launches, ops = self.columns, self.launches, self.columns.ops
+        if not len(ops) and not len(columns.host) and not len(columns.notes):
+            return Origins.unknown(len(start))
         places = self.host.places(launches.thread, launches.time)
         shaped = places.shaped
         unknown = (launches.thread < 0) & ~launches.backlog
