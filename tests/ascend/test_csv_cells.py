@@ -77,7 +77,7 @@ def test_cells_of_real_tables(traces: Path, table: str) -> None:
         assert [row_of(one)[0] for one in cells.texts(column, column)] == expected
 
 
-@given(st.lists(st.lists(st.text("ab,\"\t ;0", max_size=6), min_size=3, max_size=3), min_size=1, max_size=8))
+@given(st.lists(st.lists(st.text('ab,"\t ;0', max_size=6), min_size=3, max_size=3), min_size=1, max_size=8))
 def test_quoting(rows: list[list[str]]) -> None:
     """Whatever the csv module writes into three columns is found in three columns, but for blanks at the edges."""
     out = io.StringIO()
@@ -88,7 +88,7 @@ def test_quoting(rows: list[list[str]]) -> None:
     for column in range(3):
         found = [row_of(one)[0].strip() for one in cells.texts(column, column)]
         assert found == [row[column].strip() for row in rows]
-    assert [row_of(line) for line in text.splitlines()] == [[cell for cell in row] for row in rows]
+    assert [row_of(line) for line in text.splitlines()] == [list(row) for row in rows]
 
 
 def test_an_open_quote_damages_its_own_row_alone() -> None:

@@ -48,8 +48,8 @@ class Cells:
     def __len__(self) -> int:
         return len(self.start)
 
-    def at(self, chosen: Mask) -> Cells:
-        """Some of the rows."""
+    def at(self, chosen: Mask | slice) -> Cells:
+        """Some of the rows, without the odd ones."""
         return Cells(self.text, self.start[chosen], self.end[chosen], [], self.lines)
 
     def texts(self, first: int, last: int) -> list[bytes]:

@@ -84,11 +84,10 @@ class Reader:
         texts = Texts(head, self._whats)
         lines = 1
         for text in self._blocks(buffer):
-            room = self._limits.max_events - self.events
-            if room <= 0:
-                self.dropped["over_event_limit"] += text.count(b"\n")
-                continue
             cells = cells_of(text, head.count)
+            room = max(0, self._limits.max_events - self.events)
+            self.dropped["over_event_limit"] += max(0, len(cells) - room)
+            cells = cells if len(cells) <= room else cells.at(slice(room))
             self.events += len(cells) + len(cells.odd)
             self._odd(cells, head, lines, cut=buffer.ended and not buffer.text and not text.endswith(b"\n"))
             self._add(cells, head, texts, line)

@@ -1,0 +1,322 @@
+"""Traps of Ascend's tables, each on a table written by hand: records, or one sentence that says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ascend_tables import DEFAULTS, LEVEL0, LEVEL1, START, line, only, read_bytes, table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofwatch.collectors.ascend import csv_table, csv_texts
+from roofwatch.collectors.ascend.csv_head import head_of
+from roofwatch.collectors.base import Limits
+from roofwatch.collectors.registry import read
+from roofwatch.model.errors import RoofwatchError
+
+SECOND = {"Start Time(us)": f"{START + 20}.000\t"}
+COLLECTIVE = {
+    "Name": "hcom_allReduce__586_0_1", "Type": "hcom_allReduce_", "Accelerator Core": "COMMUNICATION",
+    "Block Num": "0", "Input Shapes": "N/A", "Input Data Types": "N/A", "Input Formats": "N/A", "Output Shapes": "N/A",
+}  # fmt: skip
+
+
+def test_one_row() -> None:
+    """Every cell where it belongs."""
+    profile = read_bytes(table({"aic_mac_ratio": "0.8", "cube_utilization(%)": "50", "HF32 Eligible": "YES"}))
+    group = only(profile)
+    assert (group.kernel, group.type, group.core, group.blocks) == ("MatMulV3", "MatMulV3", "AI_CORE", 24)
+    assert (group.shapes, group.dtypes) == ("[[16,32],[32,8]]", '["DT_BF16","DT_BF16"]')
+    assert (group.formats, group.outputs) == ('["ND","FRACTAL_NZ"]', '[[[16,8]],["DT_BF16"],["ND"]]')
+    assert (group.calls, group.total_ns, group.step_calls, group.hf32) == (1, 10_500, 1, True)
+    assert group.pipes is not None
+    assert (group.pipes.mac_ns, group.pipes.occupied_ns) == (pytest.approx(8_400), pytest.approx(5_250))
+    assert group.pipes.vec_ns is None  # N/A in its only row
+    assert (profile.start_unix_ns, profile.duration_ns) == (START * 1000, 10_500)
+    assert (profile.collector, profile.steps, profile.events_read) == ("ascend_csv", 1, 1)
+    assert not profile.has_host_events
+    assert profile.shapes_recorded
+
+
+@pytest.mark.parametrize("cell", [f"{START}\t", f" {START}.000", f"{START}.000\t\t", f'"{START}"', f"{START}.0"])
+def test_start_times(cell: str) -> None:
+    """Trailing tabs, blanks, quotes, and whole microseconds as in 2023."""
+    assert read_bytes(table({"Start Time(us)": cell})).start_unix_ns == START * 1000
+
+
+@pytest.mark.parametrize(
+    ("cell", "shapes"),
+    [
+        ('"512,16;8,2048,16;;;"', "[[512,16],[8,2048,16],[],[],[]]"),
+        ("512,16", "[[512,16]]"),
+        ('""', "[[]]"),  # one scalar
+        ("", None),
+        ("N/A", None),
+        ('"12,x"', None),
+        ('"-1,5"', None),
+        ('"99999999999999999999"', None),
+        ('"' + ";".join(["1,2"] * 5000) + '"', None),  # longer than any real list
+    ],
+)
+def test_shapes(cell: str, shapes: str | None) -> None:
+    """Quotes inside quotes, scalars, what is absent and what is damaged."""
+    assert only(read_bytes(table({"Input Shapes": cell}))).shapes == shapes
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [("24", 24), ("0", None), ("", None), ("N/A", None), ("4294967295", None), ("65534", None), ("24.0", 24),
+     ("x", None), ("-3", None), ("9999999999999", None)],
+)  # fmt: skip
+def test_blocks(blocks: str, told: int | None) -> None:
+    """A number of blocks, and all that stands for none."""
+    assert only(read_bytes(table({"Block Num": blocks}))).blocks == told
+
+
+def test_block_dim_beside_block_num_is_something_else() -> None:
+    """Where both stand, the older name means the threads of a block; alone it means the blocks."""
+    both = (*LEVEL0[:-1], "Block Dim", "Block Num")
+    assert only(read_bytes(table({"Block Dim": "7", "Block Num": "24"}, columns=both))).blocks == 24
+    assert only(read_bytes(table({"Block Dim": "7"}, columns=LEVEL0))).blocks == 7
+    num = (*LEVEL0[:-1], "Block Num")
+    assert only(read_bytes(table({"Block Num": ""}, columns=num))).blocks is None  # a mix of versions
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "kernel", "told"),
+    [
+        ("aclnnAdd_AddAiCore_Add", "N/A", "Add", "Add"),
+        ("trans_TransData_0", "N/A", "TransData", "TransData"),
+        ("Conv2D1", "N/A", "Conv2D", "Conv2D"),
+        ("NonZero_MemSet", "0", "MemSet", "MemSet"),
+        ("my_kernel", "N/A", "my_kernel", None),
+        ("my_kernel", "", "my_kernel", None),
+        ("anything", "MatMulV2", "MatMulV2", "MatMulV2"),
+    ],
+)
+def test_types(name: str, type_: str, kernel: str, told: str | None) -> None:
+    """A missing type, and "0" for one, is told by the name where that can."""
+    group = only(read_bytes(table({"Name": name, "Type": type_})))
+    assert (group.kernel, group.type) == (kernel, told)
+
+
+@pytest.mark.parametrize("core", ["HCCL", "COMMUNICATION", "N/A"])
+def test_collectives(core: str) -> None:
+    """By the older and the newer word for their core, and by their name; calls of one sort are one kernel."""
+    rows = [{**COLLECTIVE, "Accelerator Core": core, "Name": f"hcom_allReduce__586_{i}_1", "Type": "N/A",
+             "Start Time(us)": f"{START + 20 * i}"} for i in range(3)]  # fmt: skip
+    profile = read_bytes(table(*rows))
+    group = only(profile)
+    assert (group.kernel, group.core, group.calls, group.blocks) == ("hcom_allReduce_", "COMMUNICATION", 3, None)
+    assert json.loads(group.arguments or "") == {"collective": "all_reduce"}
+    assert [one.start_unix_ns for one in profile.collectives] == [0, 20_000, 40_000]
+    assert profile.devices[0].exposed_communication_ns == profile.devices[0].busy_ns == 3 * 10_500
+
+
+def test_busy_is_a_union() -> None:
+    """A collective of 100 µs over a kernel of 10.5 µs: 100 busy, 89.5 of it exposed, 110.5 of device time."""
+    profile = read_bytes(table({}, {**COLLECTIVE, "Start Time(us)": f"{START - 50}.000", "Duration(us)": "100"}))
+    (device,) = profile.devices
+    assert (device.busy_ns, device.exposed_communication_ns) == (100_000, 89_500)
+    assert sum(group.total_ns for group in profile.groups) == 110_500
+    assert device.causes == ()
+
+
+def test_idle_is_unknown_without_a_host() -> None:
+    """Two kernels 9 µs apart: why the device waited is not told, and said so."""
+    (device,) = read_bytes(table({"Duration(us)": "11"}, {**SECOND, "Type": "Add"})).devices
+    (cause,) = device.causes
+    assert (cause.cause, cause.total_ns, cause.count, cause.longest_ns) == ("unknown", 9_000, 1, 9_000)
+    assert cause.example == "nothing is told of the host, before Add; at 0.011 ms, a gap of 0.009 ms"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: text.removesuffix(b"\n"),
+        lambda text: text + b"\n \n\n",
+        lambda text: b"\n\n" + text,
+        gzip.compress,
+        lambda text: text + text.splitlines(keepends=True)[0] + b"\n",  # the head again, as from `cat`
+    ],
+    ids=["bom", "crlf", "no-last-break", "blank-lines", "blank-begin", "gzip", "head-again"],
+)
+def test_ways_of_writing(written: Callable[[bytes], bytes]) -> None:
+    """What editors and tools do to a table changes nothing."""
+    text = table({}, {**SECOND, "Name": "an, other", "Type": "Add"})
+    plain, other = read_bytes(text), read_bytes(written(text))
+    assert other.groups == plain.groups
+    assert (other.events_read, other.dropped, other.problem) == (2, {}, None)
+
+
+def test_names_of_columns() -> None:
+    """The names of ``op_summary``, and other cases, blanks and underscores."""
+    renamed = {"Name": "Op Name", "Type": "OP Type", "Accelerator Core": "Task Type", "Block Num": "Block Dim",
+               "Start Time(us)": "Task Start Time(us)", "Duration(us)": "Task Duration(us)"}  # fmt: skip
+    text = table({}).decode()
+    head, body = text.split("\n", 1)
+    for names in (renamed, {"Step Id": "step_id", "Device_id": "Device Id", "Input Shapes": " INPUT SHAPES "}):
+        columns = [names.get(name, name) for name in LEVEL1]
+        again = read_bytes((line(columns) + "\n" + body).encode())
+        assert again.groups == read_bytes(text.encode()).groups
+    assert head != ""
+
+
+def test_columns_that_stand_twice() -> None:
+    """A name that is there twice counts where it stands first."""
+    columns = (*LEVEL0, "Duration(us)")
+    text = line(columns) + "\n" + line([DEFAULTS.get(name, "N/A") for name in LEVEL0] + ["77"]) + "\n"
+    assert only(read_bytes(text.encode())).total_ns == 10_500
+
+
+def test_columns_in_another_order() -> None:
+    """Where a column stands means nothing."""
+    assert read_bytes(table({}, SECOND, columns=LEVEL1[::-1])).groups == read_bytes(table({}, SECOND)).groups
+
+
+@pytest.mark.parametrize(
+    ("row", "dropped"),
+    [
+        ({"Start Time(us)": "N/A"}, {"bad_time": 1}),
+        ({"Start Time(us)": ""}, {"bad_time": 1}),
+        ({"Start Time(us)": "0"}, {"bad_time": 1}),
+        ({"Start Time(us)": "99999999999999999999"}, {"bad_time": 1}),
+        ({"Duration(us)": ""}, {"bad_time": 1}),
+        ({"Duration(us)": "-1"}, {"bad_duration": 1}),
+        ({"Duration(us)": "9" * 14}, {"bad_duration": 1}),
+        ({"aic_mac_ratio": "7"}, {"bad_metric": 1}),
+    ],
+)
+def test_cells_that_cannot_be(row: dict[str, str], dropped: dict[str, int]) -> None:
+    """A row without a time is counted and left out; a metric that is no ratio leaves out itself."""
+    profile = read_bytes(table({}, {**SECOND, **row}))
+    assert profile.dropped == dropped
+    assert sum(group.calls for group in profile.groups) == (2 if "bad_metric" in dropped else 1)
+
+
+def test_every_place_where_a_table_may_be_cut() -> None:
+    """Cut anywhere behind its first row it gives the whole rows before the cut, and says where one is lost."""
+    text = table({}, SECOND, {**SECOND, "Start Time(us)": f"{START + 40}.000"})
+    lines = text.splitlines(keepends=True)
+    for cut in range(len(lines[0] + lines[1]), len(text)):
+        profile = read_bytes(text[:cut])
+        last = text[:cut].rpartition(b"\n")[2].decode()
+        whole = bool(last) and len(next(csv.reader([last]))) == len(LEVEL1)  # only its last cell may be cut
+        lost = bool(last) and not whole
+        assert sum(group.calls for group in profile.groups) == text[:cut].count(b"\n") - 1 + whole
+        assert profile.dropped == ({"cut_off": 1} if lost else {})
+        assert (profile.problem is not None and "is cut off" in profile.problem) == lost
+
+
+def test_damaged_rows_are_counted_and_said_once() -> None:
+    """Rows with other numbers of cells: how many, and where the first is."""
+    lines = table({}, SECOND).splitlines(keepends=True)
+    profile = read_bytes(b"".join([lines[0], lines[1], b"1,2,3\n", lines[2], lines[2].replace(b'"', b"", 1)]))
+    assert profile.dropped == {"damaged_row": 2}
+    assert profile.problem == (
+        f"the trace: 2 rows are damaged, the first in line 3, without the {len(LEVEL1)} cells of a row."
+    )
+    assert sum(group.calls for group in profile.groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"", "is empty"),
+        (b"\n \n", "blanks|is empty"),
+        (line(LEVEL1).encode() + b"\n", "holds no kernel and no collective"),
+        (table({"Start Time(us)": "x"}), r"holds no kernel and no collective \(dropped: 1 bad time\)"),
+        (b"Device_id,OP Type,Core Type,Count,Total Time(us)\n0,Add,AI_CORE,1,5\n", "statistics of op types"),
+        (b"Name,Input Shapes,Call Stack,Host Self Duration(us)\na,b,c,1\n", "operators of the host"),
+        (b"Device_id,Step,Computing,Communication(Not Overlapped)\n0,1,2,3\n", "times of steps"),
+        (b"Device_id,Level,API Name,Time(us)\n0,acl,x,1\n", "statistics of API calls"),
+        (b"a,b,c,d\n1,2,3,4\n", "has no column 'Name' or 'Op Name', 'Start Time"),
+        (line(LEVEL1).encode("utf-16"), "UTF-16"),
+        (("a," * 600).encode() + b"\n", "has 601 columns"),
+        (b"a,b," + b"c" * 70_000, "first line has more than 64 KiB"),
+    ],
+)
+def test_what_is_no_table(text: bytes, sentence: str) -> None:
+    """One sentence says what is wrong."""
+    with pytest.raises(RoofwatchError, match=sentence):
+        read_bytes(text)
+
+
+def test_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
+    """A table named as a database, a database named as a table."""
+    misnamed = tmp_path / "ascend_pytorch_profiler_0.db"
+    misnamed.write_bytes(table({}))
+    assert read(misnamed).collector == "ascend_csv"
+    database = tmp_path / "kernel_details.csv"
+    database.write_bytes(b"SQLite format 3\x00" + b"\x00" * 200)
+    with pytest.raises(RoofwatchError, match=r"kernel_details\.csv"):
+        read(database)
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows beyond the limit are counted, as are sorts of rows beyond theirs; groups beyond theirs are put together."""
+    rows = [{"Start Time(us)": f"{START + 20 * i}", "Type": f"Type{i}"} for i in range(50)]
+    profile = read_bytes(table(*rows), Limits(max_events=10))
+    assert profile.dropped == {"over_event_limit": 40}
+    assert sum(group.calls for group in profile.groups) == profile.events_read == 10
+    assert profile.problem is not None
+    assert "event limit" in profile.problem
+    grouped = read_bytes(table(*rows), Limits(max_groups=5))
+    assert grouped.dropped == {"over_group_limit": 45}
+    assert sum(group.calls for group in grouped.groups) == 50
+    monkeypatch.setattr(csv_texts, "MAX_SORTS", 7)
+    sorts = read_bytes(table(*rows))
+    assert {group.kernel: group.calls for group in sorts.groups} == {**{f"Type{i}": 1 for i in range(7)}, "(other)": 43}
+
+
+def test_a_line_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of megabytes is left out; the rows around it are read."""
+    monkeypatch.setattr(csv_table, "MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr(csv_table, "BLOCK_BYTES", 1_000)
+    lines = table({}, SECOND).splitlines(keepends=True)
+    profile = read_bytes(b"".join([lines[0], lines[1], b"x" * 400_000, b"\n", lines[2]]))
+    assert sum(group.calls for group in profile.groups) == 2
+    assert profile.dropped["damaged_row"] == 1
+
+
+def test_devices() -> None:
+    """Rows of two devices make two; an absent id is a device without one."""
+    profile = read_bytes(table({}, {**SECOND, "Device_id": "3"}, {**SECOND, "Device_id": "4294967295"}))
+    assert [device.index for device in profile.devices] == [None, 0, 3]
+    assert [device.busy_ns for device in profile.devices] == [10_500] * 3
+
+
+def test_steps() -> None:
+    """Different step ids are steps; rows without one are in none."""
+    rows = [
+        {"Step Id": step, "Start Time(us)": f"{START + 20 * i}"} for i, step in enumerate(["5", "6", "6", "", "N/A"])
+    ]
+    profile = read_bytes(table(*rows))
+    assert profile.steps == 2
+    assert (only(profile).calls, only(profile).step_calls) == (5, 3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 600), st.integers(0, 40))
+def test_anything_gives_a_profile_or_a_sentence(noise: bytes, at: int, cut: int) -> None:
+    """Bytes put anywhere into a table, and taken out of it, never raise anything but a sentence."""
+    text = table({}, SECOND)
+    damaged = text[:at] + noise + text[at + cut :]
+    try:
+        profile = read_bytes(damaged)
+    except RoofwatchError:
+        return
+    assert sum(group.calls for group in profile.groups) <= profile.events_read
+
+
+@pytest.mark.parametrize("text", [line(LEVEL1), line(LEVEL0), line(LEVEL1).lower(), "﻿" + line(LEVEL0)])
+def test_heads(text: str) -> None:
+    """Heads that name a kernel table."""
+    assert not isinstance(head_of(text.encode().removeprefix(b"\xef\xbb\xbf")), str)
