@@ -26,9 +26,11 @@ def product(call: KernelCall) -> Work | None:
     a, b, out, size = call.input(0), call.input(1), call.output(0), moved(call)
     if a is None or b is None or out is None or size is None:
         return None
-    found = gemm(*(_sizes(call, operand) for operand in (a, b, out)))
+    tiled = any(call.logical(operand) is None for operand in (a, b, out))
+    sizes = [_sizes(call, operand) for operand in (a, b, out)]
+    found = gemm(sizes[0], sizes[1], sizes[2], tiled=tiled)
     if found is None and b.dtype == "int32":
-        found = gemm(_sizes(call, a), (*_sizes(call, b)[:-1], b.shape[-1] * _PACKED), _sizes(call, out))
+        found = gemm(sizes[0], (*sizes[1][:-1], b.shape[-1] * _PACKED), sizes[2], tiled=tiled)
     return None if found is None else Work(found, size)
 
 
@@ -36,8 +38,11 @@ def _sizes(call: KernelCall, operand: Operand) -> Shape:
     return call.logical(operand) or operand.matrix
 
 
-def gemm(a: Shape, b: Shape, out: Shape) -> int | None:
-    """2·M·N·K of (batched) matrices in any orientation; None where no way to read them fits."""
+def gemm(a: Shape, b: Shape, out: Shape, *, tiled: bool = False) -> int | None:
+    """2·M·N·K of (batched) matrices in any orientation; None where no way to read them fits.
+
+    ``tiled``: one of them may be padded to whole tiles.
+    """
     if min(len(a), len(b), len(out)) < 2 or not math.prod(out[:-2]):
         return None
     if not _batched(a[:-2], out[:-2]) or not _batched(b[:-2], out[:-2]):
@@ -45,14 +50,14 @@ def gemm(a: Shape, b: Shape, out: Shape) -> int | None:
     for rows, inner in (a[-2:], a[:-3:-1]):
         for other, columns in (b[-2:], b[:-3:-1]):
             sides = ((rows, out[-2]), (columns, out[-1]), (inner, other))
-            if all(_alike(one, two) for one, two in sides):
+            if all(one == two or (tiled and _padded(one, two)) for one, two in sides):
                 return 2 * math.prod(out[:-2]) * math.prod(min(side) for side in sides)
     return None
 
 
-def _alike(one: int, two: int) -> bool:
-    """The same size, or one of them padded to whole tiles."""
-    return one == two or (min(one, two) > 0 and -(-min(one, two) // _TILE) * _TILE == max(one, two))
+def _padded(one: int, two: int) -> bool:
+    """Whether one of two sizes is the other, padded to whole tiles."""
+    return min(one, two) > 0 and -(-min(one, two) // _TILE) * _TILE == max(one, two)
 
 
 def _batched(lead: Shape, out: Shape) -> bool:
