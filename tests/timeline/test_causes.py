@@ -37,12 +37,23 @@ def test_launch_bound_and_launch_gap() -> None:
     [
         "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
         "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+        "enumerate(DataLoader)",
+        "enumerate(DataLoader)#_StatefulMultiProcessingDataLoaderIter.__next__",
+        "_SingleProcessDataLoaderIter.__next__",
         "[pl][profile][_TrainingEpochLoop].train_dataloader_next",
     ],
 )
 def test_input(name: str) -> None:
     """The thread is in the loader's next from 250 to 400: 150 of the 780 are input."""
     assert idle(frame().loader((250, 400), name=name)) == {"launch_bound": 635, "input": 150, "launch_gap": 30}
+
+
+@pytest.mark.parametrize(
+    "name", ["train_dataloader_epoch", "data_loader", "Epoch over enumerate(DataLoader)", "MyDataLoaderIter.__next__ x"]
+)
+def test_a_range_named_after_a_loader_is_not_input(name: str) -> None:
+    """What a user calls a range that holds everything: nothing in it is input for its name."""
+    assert idle(frame().loader((80, 1100), name=name)) == {"launch_bound": 785, "launch_gap": 30}
 
 
 def test_input_covers_what_the_loader_calls() -> None:

@@ -27,7 +27,12 @@ _EVALUATE = re.compile(r"\Aautograd::engine::evaluate_function")
 _OPTIMIZER = re.compile(r"\AOptimizer\.(?:step|zero_grad)#")
 _RECORD = re.compile(r"\APyTorch Profiler \(\d+\)\Z")  # how long the profiler itself says that it recorded
 _STEP = re.compile(r"\AProfilerStep#\d+\Z")
-_INPUT = re.compile(r"enumerate\(DataLoader\)|DataLoaderIter|data_?loader", re.IGNORECASE)
+# A data loader's next, as torch has named it over the years (torchdata's stateful one by its own class), and Lightning.
+# A range that merely holds the word (an epoch over a loader) is not one: all that is done in it would be input.
+_INPUT = re.compile(
+    r"\Aenumerate\(\w*DataLoader\)(?:#\w+\.__next__)?\Z|\A\w*DataLoaderIter\.__next__\Z|"
+    r"\A\[pl\]\[profile\]\S*_dataloader_next\Z"
+)
 _COMMUNICATION_CALL = re.compile(r"\A(?:c10d::|nccl:|gloo:|mpi:|ucc:|record_param_comms|hccl:)")
 _COMMUNICATION_KERNEL = re.compile(
     r"nccl(?:Dev)?Kernel|\Anccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|"
@@ -62,7 +67,7 @@ is_evaluate: Test = _EVALUATE.match
 is_optimizer: Test = _OPTIMIZER.match
 is_record: Test = _RECORD.match
 is_step: Test = _STEP.match
-is_input: Test = _INPUT.search
+is_input: Test = _INPUT.match
 is_communication_call: Test = _COMMUNICATION_CALL.match
 is_communication_kernel: Test = _COMMUNICATION_KERNEL.search
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from roofwatch.collectors.base import RawDevice
 from roofwatch.collectors.kineto import calls
-from roofwatch.collectors.kineto.columns import KERNEL, MEMCPY
+from roofwatch.collectors.kineto.columns import KERNEL
 from roofwatch.collectors.kineto.examples import Examples, neighbours, place, short
 from roofwatch.collectors.kineto.gaps import Gaps, gaps_of, taken
 from roofwatch.collectors.kineto.intervals import joined, length, outside, union
@@ -74,7 +74,7 @@ def with_timelines(
     sort, name = columns.device["sort"], columns.device["name"]
     if collective is None:
         collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
-    copy = sort == MEMCPY
+    copy = sort != KERNEL  # a memset, too, is no compute that could hide anything, and no kernel to tune
     compute = (sort == KERNEL) & ~collective
     spans = []
     for index, device in enumerate(devices):
