@@ -83,7 +83,13 @@ def cpu_answer(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer of a CPU, whose windows cost less than nothing: noise."""
     coverage = {**answer["coverage"], "windows": 2, "named_share": None, "mfu": None, "dropped": {}}
     rows = [{**ROW, **row, "kernel": row["op"], "device": "EPYC"} for row in CPU_ROWS]
-    return {**answer, "coverage": coverage, "timeline": None, "cost": {"share": -0.0041}, "rows": rows}
+    return {
+        **answer,
+        "coverage": coverage,
+        "timeline": None,
+        "cost": {"share": -0.0041, "windows": 2, "of_windows": 2},
+        "rows": rows,
+    }
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ def answer() -> dict[str, Any]:
             },
             "devices": [],
         },
-        "cost": {"share": 0.0012},
+        "cost": {"share": 0.0012, "windows": 46, "of_windows": 48},
         "rows": [{**ROW, **row} for row in ROWS],
     }  # fmt: skip
 

@@ -106,7 +106,7 @@ def test_an_mfu_that_is_a_lower_bound_says_so() -> None:
 def test_devices() -> None:
     """A100: 312e12 / 2.039e12 = 153; T4: no bf16, fp16 65e12 / 320e9 = 203; a device without peaks is all unknown."""
     a100 = {
-        "vendor": "nvidia", "model": "NVIDIA A100", "units": 108,
+        "vendor": "nvidia", "model": "NVIDIA A100", "units": 108, "uncertain": None,
         "peaks": {
             "flops": {
                 "bf16/matrix": {"value": 312e12, "source": "datasheet"},
@@ -116,18 +116,18 @@ def test_devices() -> None:
         },
     }  # fmt: skip
     t4 = {
-        "vendor": "nvidia", "model": "NVIDIA T4", "units": 40,
+        "vendor": "nvidia", "model": "NVIDIA T4", "units": 40, "uncertain": None,
         "peaks": {
             "flops": {"fp16/matrix": {"value": 65e12, "source": "datasheet"}},
             "bandwidth": {"value": 320e9, "source": "datasheet"},
         },
     }  # fmt: skip
-    cpu = {"vendor": "cpu", "model": "EPYC", "units": 1, "peaks": {"flops": {}, "bandwidth": None}}
+    cpu = {"vendor": "cpu", "model": "EPYC", "units": 1, "uncertain": "busy", "peaks": {"flops": {}, "bandwidth": None}}
     assert listing.devices({"rows": [a100, t4, cpu]}, 80) == (
         "device           bandwidth   fp32  bf16   fp16 tf32 ridge source\n"
         "NVIDIA A100         2.04 T 19.5 T 312 T      –    –   153 datasheet+measured\n"
         "NVIDIA T4            320 G      –     – 65.0 T    –   203 datasheet\n"
-        "1 thread of EPYC         –      –     –      –    –     – –\n"
+        "1 thread of EPYC         –      –     –      –    –     – – ?\n"
         "\n"
         "bandwidth in bytes/s, peaks in FLOP/s: fp32 vector, the others matrix unit\n"
     )
@@ -159,6 +159,20 @@ def test_a_device_without_a_name() -> None:
     """Beside one with a name, alone, and where there is none."""
     names = [listing.nodes({"rows": [{**NODE, "device": name}]}, 120, NOW).splitlines()[1] for name in ("", ", A100")]
     assert ["8 × unnamed device " in names[0], "8 × unnamed device, A100 " in names[1]] == [True, True]
+
+
+def test_how_many_devices_may_be_unknown() -> None:
+    """Three imported traces of one GPU each do not tell whether it was the same one."""
+    assert "? × NVIDIA H100" in listing.nodes({"rows": [{**NODE, "devices": None}]}, 120, NOW)
+
+
+def test_a_window_of_another_year_says_which() -> None:
+    """All of a table carry the year then, so that they stand under each other."""
+    old = {**WINDOW, "start_unix_ns": NOW - 4 * 365 * 86_400 * S}
+    lines = listing.windows({"rows": [WINDOW, old, {**WINDOW, "start_unix_ns": None}]}, 80, NOW).splitlines()[1:]
+    assert [line[:19] for line in lines[:2]] == ["2026-02-02 02:40:00", "2022-02-03 02:40:00"]
+    assert lines[2].startswith("– ")
+    assert listing.windows({"rows": [WINDOW]}, 80, NOW + 400 * 86_400 * S).splitlines()[1].startswith("2026-02-02")
 
 
 def test_nothing_is_no_table() -> None:

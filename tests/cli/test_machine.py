@@ -18,7 +18,7 @@ from roofwatch.agent.config import Config
 from roofwatch.cli import calibrating, doctor
 from roofwatch.collectors import calibrate
 from roofwatch.model import devices
-from roofwatch.model.record import Peak, Peaks
+from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -38,7 +38,7 @@ def test_known_devices_have_their_datasheet_figures(roofwatch: Roofwatch) -> Non
 def test_a_calibration_is_kept_and_found(roofwatch: Roofwatch, tmp_path: Path) -> None:
     """Measured with one thread: plausible figures, in the cache, in the list, and the doctor's line turns to ok.
 
-    With --force, since this machine may be busy.
+    With --force, since this machine may be busy; the doctor then says that the figures may be too low.
     """
     done = roofwatch("devices", "calibrate", "--threads", "1", "--format", "json", "--force")
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,8 @@ def test_a_calibration_is_kept_and_found(roofwatch: Roofwatch, tmp_path: Path) -
     first = json.loads(roofwatch("devices", "list", "--format", "json").stdout)["rows"][0]
     assert first["peaks"] == row["peaks"]
     lines = roofwatch("doctor", "--threads", "1").stdout.splitlines()
-    assert [line[:17] for line in lines if line[6:].startswith("calibration")] == ["ok    calibration"]
+    told = "warn  calibration" if first["uncertain"] else "ok    calibration"
+    assert [line[:17] for line in lines if line[6:].startswith("calibration")] == [told]
 
 
 HIGH = Peaks({("fp32", "matrix"): Peak(9e15, "measured")}, Peak(9e15, "measured"))
@@ -92,6 +93,49 @@ def test_a_busy_machine_is_told_and_its_figures_are_not_kept(monkeypatch: pytest
     assert "too low (others took 1.6 of the 2 cores); they are not kept" in found.sentences[0]
     assert calibrating.calibrated(3, "cpu", force=True).kept
     assert kept(file) == LOW
+
+
+def test_figures_of_a_busy_machine_stay_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kept by --force they stay uncertain, with the reason, and the doctor says so, until a calm measurement."""
+    file = measured_as(monkeypatch, tmp_path, LOW, "other processes took 1.6 of the 2 cores")
+    found = calibrating.calibrated(3, "cpu", force=True)
+    assert found.uncertain == "other processes took 1.6 of the 2 cores"
+    key = devices.calibration_key(calibrate.device_of(3))
+    assert devices.load_uncertain(file, key) == found.uncertain
+    check = doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 3))
+    assert (check.status, check.detail, check.advice) == (
+        "warn",
+        "may be too low with 3 threads: other processes took 1.6 of the 2 cores",
+        "when nothing else runs: roofwatch devices calibrate --threads 3",
+    )
+    monkeypatch.setattr(calibrate, "measure_watched", lambda *_: calibrate.Measurement(HIGH, None))
+    calibrating.calibrated(3, "cpu", force=False)
+    assert devices.load_uncertain(file, key) is None
+    assert doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 3)).status == "ok"
+
+
+def test_more_threads_that_reach_less_are_a_contradiction(
+    roofwatch: Roofwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """168 GFLOP/s with one thread and 145 with two cannot be: one sentence with the command, from list and doctor."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for threads, flops in ((1, 168e9), (2, 145e9)):
+        key = devices.calibration_key(Device(Vendor.CPU, devices.cpu_model(), units=threads))
+        peaks = Peaks({("fp32", "matrix"): Peak(flops, "measured")}, Peak(1e10, "measured"))
+        devices.save_peaks(devices.calibration_file(), key, peaks)
+    check = doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 2))
+    assert (check.status, check.advice) == ("warn", "when nothing else runs: roofwatch devices calibrate --threads 2")
+    assert check.detail == "may be too low with 2 threads: 1 thread had more in fp32/matrix"
+    assert doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 1)).status == "ok"
+    done = roofwatch("devices", "list")
+    assert done.stderr == (
+        "roofwatch: this CPU's figures marked ? may be too low (with 2 threads 1 thread had more in fp32/matrix); "
+        "when nothing else runs: roofwatch devices calibrate --threads 2.\n"
+    )
+    assert [line.endswith(" measured ?") for line in done.stdout.splitlines()[1:3]] == [False, True]
+    rows = json.loads(roofwatch("devices", "list", "--format", "json").stdout)["rows"]
+    assert [row["uncertain"] for row in rows[:2]] == [None, "1 thread had more in fp32/matrix"]
 
 
 def test_beside_a_busy_process_nothing_is_kept(roofwatch: Roofwatch, tmp_path: Path) -> None:

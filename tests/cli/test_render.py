@@ -37,8 +37,20 @@ def test_the_next_command_is_told_where_devices_wait(answer: Answer) -> None:
     assert kernels.report(answer, [], 80, then).splitlines()[3] == f"→ run: {then}"
     assert "→ run" not in kernels.report(answer, [], 80, then + " x" * 40)
     assert "→ run" not in kernels.report(answer, [], 80, "roofwatch diagnose '\x1b[2J'")
+    for hopeless in (then + " x" * 40, "roofwatch diagnose '\x1b[2J'"):
+        assert "→ run: roofwatch diagnose FILE\n" in kernels.report(answer, [], 80, hopeless, "roofwatch diagnose FILE")
     answer["timeline"] |= {"busy_ns": 8_100_000_000, "idle_ns": 1_900_000_000}
     assert "→ run" not in kernels.report(answer, [], 80, then)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"), [(48, "cost 0.12 %"), (46, "cost 0.12 %"), (24, "cost 0.12 % (of 24 of 48 windows)"), (23, None)]
+)
+def test_a_cost_says_of_how_many_windows_it_is(answer: Answer, known: int, told: str | None) -> None:
+    """First windows alone may be missing without a word; known of less than half, it is that of some jobs only."""
+    answer["cost"]["windows"] = known
+    parts = " · ".join(kernels.head(answer, [], 80)).split(" · ")
+    assert [part for part in parts if part.startswith("cost")] == ([told] if told else [])
 
 
 @pytest.mark.parametrize("room", [80, 132])
@@ -151,7 +163,23 @@ def test_plot_places_only_what_has_a_place(answer: Answer) -> None:
 def test_a_single_point_far_off_still_has_axes() -> None:
     """One kernel without a roof: a decade at least is drawn on both axes, and the mark is inside."""
     lines = plot.plot([plot.Point("1", 0.25, 3e9)], 80)
+    assert [sum("┤" in line for line in lines) >= 2, lines[-2].count("┬") >= 2] == [True, True]
     assert sum("1" in line.split("│")[-1] for line in lines[1:-2]) >= 1
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("intensity", "fraction"), [(1_365.0, 0.9), (0.08, 0.9), (153.0, 0.99), (40.0, 0.01), (9_000.0, 0.2)]
+)
+def test_the_plot_of_one_kernel_has_axes_and_both_roofs(intensity: float, fraction: float) -> None:
+    """At least two labels on each axis, and some cells of the memory's and of the compute's roof, wherever it is."""
+    attainable = min(312e12, 2.039e12 * intensity)
+    lines = plot.plot([plot.Point("1", intensity, fraction * attainable, 312e12, 2.039e12)], 80)
+    drawn, labels = "".join(lines[1:-2]), lines[-1].split("  ")
+    assert sum("┤" in line for line in lines) >= 2
+    assert lines[-2].count("┬") == len([label for label in labels if label]) >= 2
+    assert drawn.count("·") >= 10
+    assert drawn.count("─") >= 5
     assert max(map(len, lines)) <= 80
 
 

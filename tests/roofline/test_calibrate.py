@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from roofwatch.collectors import calibrate
@@ -58,6 +60,20 @@ def test_the_higher_of_two_calibrations():
         peaks(100.0, 50.0), ["fp32/matrix", "bandwidth"],
     )  # fmt: skip
     assert calibrate.higher(peaks(100.0, None), Peaks({}, Peak(7.0, "measured"))) == (peaks(100.0, 7.0), [])
+
+
+def test_more_threads_cannot_multiply_slower():
+    """145 of 168 is a contradiction, 160 of 168 (4.8 % less) is chance; a slower copy, or nothing known, is none."""
+    assert calibrate.contradicted(peaks(168.0, 10.0), peaks(145.0, 10.0)) == "fp32/matrix"
+    assert calibrate.contradicted(peaks(168.0, 10.0), peaks(160.0, 5.0)) is None
+    assert calibrate.contradicted(peaks(168.0, 10.0), Peaks()) is None
+
+
+def test_without_torch_it_says_what_to_install(monkeypatch):
+    """A CPU needs no CUDA: the sentence names torch itself."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match=r"not installed: pip install torch\.$"):
+        calibrate.measure()
 
 
 @pytest.mark.parametrize(

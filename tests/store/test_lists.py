@@ -68,6 +68,16 @@ def test_nodes(db: Database, writer: Writer) -> None:
     assert Queries(db).run("nodes", Filter(), 1)["rows"] == [first]
 
 
+def test_devices_without_an_identity_are_not_counted(db: Database, writer: Writer) -> None:
+    """Two imported traces of one GPU each may be of the same one: unknown for the node, one for each process."""
+    nameless = dataclasses.replace(H100, uuid=None)
+    windows = [window_of(str(pid), [stat(GEMM, [5])], process=process_of(pid=pid), device=nameless) for pid in (1, 2)]
+    queries = answers(db, writer, *windows)
+    assert column(queries.run("nodes", Filter()), "devices") == [None]
+    assert column(queries.run("processes", Filter()), "devices") == [1, 1]
+    assert column(queries.run("nodes", Filter(process="1")), "devices") == [1]
+
+
 def test_processes(db: Database, writer: Writer) -> None:
     """Steps, cost and labels of a process; what no window tells is null. The last seen comes first."""
     trainer = process_of(

@@ -185,7 +185,7 @@ def test_causes_and_cost(db: Database, writer: Writer) -> None:
         "sync": {"total_ns": 200, "est_ns": 2000, "count": 1, "longest_ns": 200, "example": None},
     }
     assert found["cost"] == {
-        "windows": 2, "lost_ns": 70, "represented_ns": 11_000, "share": pytest.approx(70 / 11_000),
+        "windows": 2, "of_windows": 4, "lost_ns": 70, "represented_ns": 11_000, "share": pytest.approx(70 / 11_000),
     }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_empty_database(db: Database) -> None:
         assert found["coverage"]["linked_share"] is None
         assert found["schema_version"] == 1
     assert Queries(db).run("top", Filter())["cost"] == {
-        "windows": 0, "lost_ns": None, "represented_ns": None, "share": None,
+        "windows": 0, "of_windows": 0, "lost_ns": None, "represented_ns": None, "share": None,
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.cli.asking import ask
-from roofwatch.cli.calibrating import known
+from roofwatch.cli.calibrating import doubted, known, repeat
 from roofwatch.cli.render.text import plural
 from roofwatch.cli.supervise import Child, Children, children
 from roofwatch.model.errors import RoofwatchError
@@ -100,6 +100,8 @@ def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) 
     """Measure the CPU's peaks once, alone, before any job runs: for the jobs' threads, and for a job's that has all."""
     wanted = [n for n in sorted({threads, len(os.sched_getaffinity(0))}) if not known(n)]
     if not wanted:
+        if doubt := doubted(threads):
+            say(f"the CPU's peaks may be too low ({doubt}). Once it is idle: {repeat([threads])}")
         return
     say(f"measuring this CPU with {' and with '.join(plural(n, 'thread') for n in wanted)}, once")
     asked = [word for n in wanted for word in ("--threads", str(n))]
@@ -110,7 +112,7 @@ def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) 
         return
     for line in measuring.log.read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(TOLD):
-            say(f"{line.removeprefix(TOLD)} Once it is idle: roofwatch devices calibrate {' '.join(asked)}")
+            say(f"{line.removeprefix(TOLD)} Once it is idle: {repeat(wanted)}")
 
 
 def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
@@ -147,24 +149,47 @@ def _collect(group: Children, address: str, end: float, say: Say) -> None:
         time.sleep(0.5)
 
 
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What windows took from jobs: time lost to a number of windows, and the time that these stand for."""
+
+    windows: int
+    lost_ns: float
+    represented_ns: float
+
+
 def costs(result: Result) -> Sequence[str]:
-    """What the windows cost each job, one line a job."""
-    return [_cost(row, result) for row in sorted(result.processes["rows"], key=lambda row: str(row["model"]))]
+    """What the windows cost each job, one line a job, and all of them together."""
+    jobs = sorted(result.processes["rows"], key=lambda row: str(row["model"]))
+    found = [(job, _lost(job, result)) for job in jobs]
+    lines = [_told(f"{job['model']}: {plural(job['windows'], 'window')}", lost, "its") for job, lost in found]
+    known = [lost for _, lost in found if lost is not None]
+    if len(found) < 2 or len(known) < len(found):
+        return lines
+    whole = _Lost(sum(k.windows for k in known), sum(k.lost_ns for k in known), sum(k.represented_ns for k in known))
+    return [*lines, _told(f"together: {plural(sum(job['windows'] for job in jobs), 'window')}", whole, "their")]
 
 
-def _cost(process: Mapping[str, Any], result: Result) -> str:
-    name = f"{process['model']}: {plural(process['windows'], 'window')}"
+def _lost(process: Mapping[str, Any], result: Result) -> _Lost | None:
+    """What a job lost: as the hook measured by its steps, else (it has none) by its own layers; None where unknown."""
     windows = [w for w in result.windows["rows"] if w["process"] == process["process"]]
-    lost, share = process["lost_ns"], process["lost_share"]
-    if lost is None:  # no optimizer steps: the hook had nothing to compare, but the job's own layers tell
-        lost = lost_by_layers(result.layers, windows)
-        apart = [w["represents_ns"] for w in windows if w["represents_ns"]]
-        share = lost / len(windows) / statistics.mean(apart) if lost is not None and apart else None
-    if lost is None or share is None:
+    if process["lost_ns"] is not None:
+        known = sum(w["lost_ns"] is not None and bool(w["represents_ns"]) for w in windows)
+        return _Lost(known, process["lost_ns"], process["represented_ns"])
+    lost = lost_by_layers(result.layers, windows)
+    apart = [w["represents_ns"] for w in windows if w["represents_ns"]]
+    if lost is None or not apart:
+        return None
+    return _Lost(len(windows), lost, len(windows) * statistics.mean(apart))
+
+
+def _told(name: str, lost: _Lost | None, whose: str) -> str:
+    if lost is None:
         return f"{name}, cost not known"
-    if lost < 0:
-        return f"{name}, ≈ 0 ms lost to each, ≈ 0 % of its time"
-    return f"{name}, {lost / len(windows) / 1e6:.0f} ms lost to each, {max(0.0, share) * 100:.1f} % of its time"
+    if lost.lost_ns < 0:
+        return f"{name}, ≈ 0 ms lost to each, ≈ 0 % of {whose} time"
+    each, share = lost.lost_ns / lost.windows / 1e6, lost.lost_ns / lost.represented_ns
+    return f"{name}, {each:.0f} ms lost to each, {share * 100:.1f} % of {whose} time"
 
 
 def lost_by_layers(ends: Sequence[int], windows: Sequence[Mapping[str, Any]]) -> float | None:

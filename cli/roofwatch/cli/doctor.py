@@ -248,7 +248,7 @@ def clock(_: Asked) -> Check:
 
 def calibration(asked: Asked) -> Check:
     """Whether the CPU's peaks were measured for the number of threads of a CPU job."""
-    from roofwatch.cli.calibrating import known  # noqa: PLC0415
+    from roofwatch.cli.calibrating import doubted, known, repeat  # noqa: PLC0415
     from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model import devices  # noqa: PLC0415
 
@@ -259,6 +259,9 @@ def calibration(asked: Asked) -> Check:
         threads, whose = said or len(os.sched_getaffinity(0)), ", what a job takes by default here"
     with_threads = f"{plural(threads, 'thread')}{whose}"
     if not known(threads):
-        advice = f"before CPU jobs run: roofwatch devices calibrate --threads {threads}"
+        advice = f"before CPU jobs run: {repeat([threads])}"
         return Check("calibration", "warn", f"none of this CPU with {with_threads}", advice)
+    if doubt := doubted(threads):
+        detail = f"may be too low with {with_threads}: {doubt}"
+        return Check("calibration", "warn", detail, f"when nothing else runs: {repeat([threads])}")
     return Check("calibration", "ok", f"{devices.cpu_model() or 'CPU'}, {with_threads}")

@@ -20,7 +20,18 @@ def say(sentence: str) -> None:
     """A sentence for the user, on stderr."""
     from roofwatch.cli.render.text import clean  # noqa: PLC0415  # most runs say nothing
 
-    click.echo(f"roofwatch: {clean(sentence)}", err=True)
+    click.echo(_wrapped(f"roofwatch: {clean(sentence)}"), err=True)
+
+
+def _wrapped(sentence: str) -> str:
+    """Broken between words for who watches a terminal; one line for a log or a program."""
+    import textwrap  # noqa: PLC0415  # most runs say nothing
+
+    if not sys.stderr.isatty():
+        return sentence
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a terminal may not know its size
+    lines = textwrap.wrap(sentence, columns, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+    return "\n".join(lines)
 
 
 def exit_code(error: BaseException) -> int | None:

@@ -79,6 +79,14 @@ def higher(before: Peaks, now: Peaks) -> tuple[Peaks, list[str]]:
     return Peaks(flops, best.get(_BANDWIDTH)), lower
 
 
+def contradicted(few: Peaks, many: Peaks) -> str | None:
+    """The matrix product that more threads multiply slower than fewer do, which cannot be; the worst, None if none."""
+    flops = {key: many.flops[key].value / peak.value for key, peak in few.flops.items() if key in many.flops}
+    products = {key: share for key, share in flops.items() if key[1] == "matrix"}
+    worst = min(products, key=lambda key: products[key], default=None)
+    return None if worst is None or products[worst] >= 1 - LOWER else f"{worst[0]}/{worst[1]}"
+
+
 def _figures(peaks: Peaks) -> dict[str, Peak]:
     flops = {f"{precision}/{unit}": peak for (precision, unit), peak in peaks.flops.items()}
     return flops if peaks.bandwidth is None else {**flops, _BANDWIDTH: peaks.bandwidth}
@@ -151,7 +159,7 @@ def _torch(device: str) -> Any:
     try:
         import torch  # noqa: PLC0415 - the only place that needs it
     except ImportError as error:
-        raise UsageError("Calibration needs torch, which is not installed: pip install 'roofwatch[cuda]'.") from error
+        raise UsageError("Calibration needs torch, which is not installed: pip install torch.") from error
     kind = device.partition(":")[0]
     if kind not in _ROWS:
         raise UsageError(f"Cannot calibrate {device!r}: give cpu, cuda or cuda:N.")

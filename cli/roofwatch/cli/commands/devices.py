@@ -33,7 +33,7 @@ would slow the job down and measure too little. Figures of a busy machine are
 not kept, and a lower figure does not replace a higher one; --force does both.
 Needs torch in this Python.
 """
-KEYS = ("vendor", "model", "uuid", "index", "units", "memory_bytes", "inferred", "peaks")
+KEYS = ("vendor", "model", "uuid", "index", "units", "memory_bytes", "inferred", "peaks", "uncertain")
 
 
 @click.group("devices", cls=Guessing, epilog=GROUP_EPILOG)
@@ -54,8 +54,10 @@ def list_(form: str) -> int:
 
     Datasheet figures, and what was measured on this machine.
     """
-    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli import errors, showing  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli.calibrating import doubted, measured_cpus, repeat  # noqa: PLC0415
     from roofwatch.cli.render import listing  # noqa: PLC0415
+    from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model import devices  # noqa: PLC0415
     from roofwatch.model.answer import device_json  # noqa: PLC0415
     from roofwatch.model.record import Device  # noqa: PLC0415
@@ -66,23 +68,15 @@ def list_(form: str) -> int:
         )
         for e in devices.entries()
     ]
-    rows = [device_json(device) for device in [*_measured_cpus(), *known]]
-    return showing.show(
+    doubts = [(cpu, doubted(cpu.units or 0)) for cpu in measured_cpus()]
+    rows = [{**device_json(device), "uncertain": doubt} for device, doubt in [*doubts, *((one, None) for one in known)]]
+    code = showing.show(
         _answer({"name": "devices list"}, rows), form, KEYS, listing.devices, empty="no device is known."
     )
-
-
-def _measured_cpus() -> list[Any]:
-    """This machine's CPU, once for each number of threads for which it was calibrated."""
-    import os  # noqa: PLC0415
-
-    from roofwatch.model import devices  # noqa: PLC0415
-    from roofwatch.model.record import Device, Vendor  # noqa: PLC0415
-
-    file = devices.calibration_file()
-    cpus = [Device(Vendor.CPU, devices.cpu_model(), units=n) for n in range(1, (os.cpu_count() or 1) + 1)]
-    found = [devices.with_measured(cpu, [file]) for cpu in cpus]
-    return [cpu for cpu in found if cpu.peaks.bandwidth or cpu.peaks.flops]
+    if again := [cpu.units for cpu, doubt in doubts if doubt and cpu.units]:
+        told = ", ".join(f"with {plural(cpu.units, 'thread')} {doubt}" for cpu, doubt in doubts if doubt and cpu.units)
+        errors.say(f"this CPU's figures marked ? may be too low ({told}); when nothing else runs: {repeat(again)}.")
+    return code
 
 
 @command.command("calibrate", epilog=CALIBRATE_EPILOG)
@@ -109,7 +103,7 @@ def calibrate(threads: tuple[int, ...], device: str, force: bool, form: str) -> 
     results = [calibrated(each, device, force=force) for each in threads or (None,)]
     query = {"name": "devices calibrate", "device": device, "threads": list(threads) or None, "force": force}
     showing.show(
-        _answer(query, [device_json(r.device) for r in results]),
+        _answer(query, [{**device_json(r.device), "uncertain": r.uncertain} for r in results]),
         form,
         KEYS,
         listing.devices,

@@ -14,6 +14,8 @@ Examples:
   roofwatch nodes
   roofwatch nodes --since 1h --format csv
 \b
+devices  "? ×": imported traces, or jobs without the hook, do not tell which
+         GPU it was, so that of several processes may be the same
 busy     share of the devices' time with work on them, over the windows taken
 dropped  windows that the agent had to give up, for whatever reason
 """
@@ -32,7 +34,7 @@ KEYS = (
 def command(store: str | None, db: str | None, limit: int, form: str, **given: Any) -> int:
     """Show the machines that sent windows.
 
-    The busiest first.
+    The one with most device time first.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
     from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415

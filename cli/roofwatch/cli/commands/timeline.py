@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def command(
         answer,
         form,
         ROW_KEYS,
-        lambda it, room: timeline.report(it, head, room),
+        lambda it, room: timeline.report(it, head, room, time.time_ns()),
         empty=lambda: nothing(asked, store=store, db=db),
     )
 
@@ -100,7 +101,7 @@ def _of_file(file: Path, by: str, here: bool, threads: int | None, limit: int, f
         result,
         form,
         ROW_KEYS,
-        lambda it, room: timeline.report(it, title, room),
+        lambda it, room: timeline.report(it, title, room, time.time_ns()),
         empty=f"{file} holds no time.",
     )
     if found.problem:

@@ -14,6 +14,9 @@ Examples:
   roofwatch windows
   roofwatch windows --process 4711 --since 2d --limit 0 --format json
 \b
+length  from the window's opening to its cut, of an imported file all of its
+        recording; the "span" that shares are of is, for each device, what
+        its steps or ops and its records reach over, and may be shorter
 linked  share of device time tied to an op
 judged  share of compute time (device time less communication, copies, and
         what ran before the window and is seen in it nowhere else) with a

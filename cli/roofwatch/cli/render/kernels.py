@@ -18,6 +18,8 @@ Row = Mapping[str, Any]
 
 LARGE_SHARE = 0.05  # of device time: communication and copies that large are told beside what was classified
 LONG_IDLE = 0.2  # of the span: from there on it is worth asking what the device waits for
+COST_LEAST = 0.5  # of the windows with a known cost: with fewer it is that of some jobs only
+COST_WHOLE = 0.95  # the rest are first windows, which stand for no known time
 NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
 OVER = "!"  # beside a roof fraction that cannot be
@@ -28,27 +30,28 @@ COLUMNS = (
     Column("#", right=True),
     Column("kernel", floor=16, apart=True),
     Column("op", floor=12, drop=1),
-    Column("kind", floor=8, drop=2),
-    Column("phase", drop=4),
-    Column("shapes", floor=12, drop=3),
-    Column("calls", right=True, drop=6),
-    Column("mean", right=True, drop=5),
+    Column("kind", floor=8, drop=3),
+    Column("phase", drop=5),
+    Column("shapes", floor=12, drop=4),
+    Column("calls", right=True, drop=7),
+    Column("mean", right=True, drop=6),
     Column("time", right=True),
     Column("share", right=True),
-    Column("bound", floor=7),
-    Column("evidence", floor=8),
+    Column("bound"),  # a word is never cut: where "communication" needs the room, "evidence" goes
+    Column("evidence", drop=2),
     Column("roof", right=True),
     Column("winnable", right=True),
 )
 
 
-def report(answer: Answer, title: Sequence[str], room: int, then: str = "") -> str:
+def report(answer: Answer, title: Sequence[str], room: int, then: str = "", shorter: str = "") -> str:
     """Head, table and footnotes; ``title`` is what the command knows beside the answer (node, time range, …).
 
-    ``then`` is the command that says why the device waited, told where it waited long.
+    ``then`` is the command that says why the device waited, told where it waited long; ``shorter`` the same with words
+    in place of long names.
     """
     lines = head(answer, title, room)
-    lines += _next(answer, then, room)
+    lines += _next(answer, (then, shorter), room)
     lines += [*graphs.lines(answer.get("graphs", ()), answer["coverage"]["device_time_ns"], room), ""]
     if answer["rows"]:
         lines += kernel_table(answer["rows"], room)
@@ -60,12 +63,18 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     """What the answer is about, how much of it was judged, and where the devices waited."""
     coverage = answer["coverage"]
     parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage), *_outside(answer["rows"])]
-    cost = (answer.get("cost") or {}).get("share")
-    if cost is not None:
-        parts.append(f"cost {text.lost_share(cost)}")
-    parts += mfu(coverage)
+    parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
     return lines + text.joined(_busy(answer), room)
+
+
+def _cost(cost: Row | None) -> list[str]:
+    """What windows cost the jobs, and of how many it is known; nothing where it is known of less than half of them."""
+    if not cost or cost["share"] is None or cost["windows"] < COST_LEAST * cost["of_windows"]:
+        return []
+    some = cost["windows"] < COST_WHOLE * cost["of_windows"]
+    of = f" (of {text.count(cost['windows'])} of {text.plural(cost['of_windows'], 'window')})" if some else ""
+    return [f"cost {text.lost_share(cost['share'])}{of}"]
 
 
 def devices(models: Sequence[str]) -> str:
@@ -100,13 +109,14 @@ def _rest(rows: Sequence[Row]) -> float:
     return 1.0 - sum(row["share"] or 0.0 for row in rows)
 
 
-def _next(answer: Answer, then: str, room: int) -> list[str]:
-    """The next command; nothing where it does not fit, since half a command is none."""
+def _next(answer: Answer, commands: Sequence[str], room: int) -> list[str]:
+    """The next command, the first of these that fits, since half a command is none."""
     waits = answer.get("timeline") or answer.get("summary") or {}
     busy, idle = (waits.get(f"est_{key}", waits.get(key, 0)) for key in ("busy_ns", "idle_ns"))
-    line = f"→ run: {then}"
-    fits = then and then == text.clean(then) and text.width(line) <= room
-    return [line] if fits and idle > LONG_IDLE * (busy + idle) else []
+    if idle <= LONG_IDLE * (busy + idle):
+        return []
+    lines = [f"→ run: {command}" for command in commands if command and command == text.clean(command)]
+    return [line for line in lines if text.width(line) <= room][:1]
 
 
 def _busy(answer: Answer) -> list[str]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from roofwatch.cli.render import text
+from roofwatch.cli.render import moments, text
 from roofwatch.cli.render.table import Column, table
 
 Row = Mapping[str, Any]
@@ -65,7 +64,9 @@ def processes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
 
 def windows(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
     """One line a window, the latest first; ``lost`` is the time that it cost the job."""
-    return _lines(WINDOWS, answer["rows"], _window, room, now_ns)
+    starts = moments.shown([row["start_unix_ns"] for row in answer["rows"]], now_ns)
+    cells = [[start, *_window(row)] for start, row in zip(starts, answer["rows"], strict=True)]
+    return "\n".join(table(WINDOWS, cells, room)) + "\n" if cells else ""
 
 
 def _lines(columns: Sequence[Column], rows: Sequence[Row], cells: Cells, room: int, now_ns: int) -> str:
@@ -105,11 +106,8 @@ def _process(row: Row, now_ns: int) -> list[str]:
     ]
 
 
-def _window(row: Row, now_ns: int) -> list[str]:
-    del now_ns
-    start_ns = row["start_unix_ns"]
+def _window(row: Row) -> list[str]:
     return [
-        text.UNKNOWN if start_ns is None else f"{datetime.fromtimestamp(start_ns / 1e9).astimezone():%m-%d %H:%M:%S}",
         text.clean(row["node"]),
         str(row["pid"]),
         text.clean(row["model"] or text.UNKNOWN),
@@ -126,9 +124,10 @@ def _window(row: Row, now_ns: int) -> list[str]:
 
 
 def _devices(row: Row) -> str:
-    """How many of what: "8 × NVIDIA H100"; a device whose trace does not name it is told as such."""
+    """How many of what: "8 × NVIDIA H100", "? ×" where nobody knows; one that its trace does not name is told so."""
     names = [name or "unnamed device" for name in (row["device"] or "").split(", ")]
-    return f"{row['devices']} × {text.clean(', '.join(names))}"
+    many = "?" if row["devices"] is None else text.count(row["devices"])
+    return f"{many} × {text.clean(', '.join(names))}"
 
 
 def ago(unix_ns: int, now_ns: int) -> str:
@@ -187,5 +186,5 @@ def _device(row: Row) -> list[str]:
         text.rate(peak("fp16/matrix"), ""),
         text.rate(peak("tf32/matrix"), ""),
         text.plain(half / beta if half and beta else None),
-        "+".join(sorted(sources)) or text.UNKNOWN,
+        ("+".join(sorted(sources)) or text.UNKNOWN) + (" ?" if row["uncertain"] else ""),
     ]

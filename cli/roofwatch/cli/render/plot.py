@@ -10,6 +10,8 @@ from typing import Any
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 HEIGHT = 16
 LABEL = 6  # columns of an axis label: "100 T" and some air
+LABELS = 2  # an axis with one label has no scale
+SLOPE = 10  # how much of a memory roof is seen: from a tenth of the ridge on
 MARGIN = 0.15  # decades left free around the points
 
 
@@ -63,8 +65,13 @@ class _Axis:
 
 
 def _axis(values: Iterable[float], cells: int) -> _Axis:
+    """An axis that holds all values, a decade at least, and so many further as make two labels."""
     logs = [math.log10(value) for value in values]
-    return _Axis(min(logs) - MARGIN, max(max(logs) + MARGIN, min(logs) + 1), cells)
+    low, high = min(logs) - MARGIN, max(max(logs) + MARGIN, min(logs) + 1)
+    while math.floor(high) - math.ceil(low) + 1 < LABELS:
+        below, above = math.ceil(low) - 1, math.floor(high) + 1
+        low, high = (below, high) if low - below <= above - high else (low, above)
+    return _Axis(low, high, cells)
 
 
 def plot(shown: Sequence[Point], room: int) -> list[str]:
@@ -73,8 +80,10 @@ def plot(shown: Sequence[Point], room: int) -> list[str]:
         return []
     roofs = sorted({(p.peak, p.bandwidth) for p in shown if p.peak and p.bandwidth})
     ridges = [peak / bandwidth for peak, bandwidth in roofs]
-    across = _axis([*(p.intensity for p in shown), *ridges], room - LABEL - 2)
-    up = _axis([*(p.reached for p in shown), *(peak for peak, _ in roofs)], HEIGHT)
+    # Left of each ridge its memory roof is seen down to a tenth, right of it some of its compute roof.
+    beside = [ridge * far for ridge in ridges for far in (1 / SLOPE, math.sqrt(SLOPE))]
+    across = _axis([*(p.intensity for p in shown), *beside], room - LABEL - 2)
+    up = _axis([*(p.reached for p in shown), *(peak * far for peak, _ in roofs for far in (1 / SLOPE, 1))], HEIGHT)
     canvas = [[" "] * across.cells for _ in range(HEIGHT)]
     for peak, bandwidth in roofs:
         for column in range(across.cells):
@@ -101,7 +110,8 @@ def _foot(across: _Axis) -> list[str]:
     for decade in across.decades():
         column, name = across.cell(10.0**decade), _short(10.0**decade)
         rule[column] = "┬"
-        labels[column : column + len(name)] = name
+        start = min(column, across.cells - len(name))
+        labels[start : start + len(name)] = name
     return [" " * (LABEL + 1) + "└" + "".join(rule), (" " * (LABEL + 2) + "".join(labels)[: across.cells]).rstrip()]
 
 

@@ -18,8 +18,8 @@ COLUMNS = (
     Column("ridge", right=True),
     Column("reached", right=True),
     Column("roof", right=True),
-    Column("bound", floor=7),
-    Column("evidence", floor=8, drop=2),
+    Column("bound"),
+    Column("evidence", drop=2),
     Column("time", right=True),
 )
 

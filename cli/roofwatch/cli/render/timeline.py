@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-from roofwatch.cli.render import kernels, text
+from roofwatch.cli.render import gaps, kernels, moments, text
 from roofwatch.cli.render.bars import MARKS, bar, shares_of, words
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.timeline import BUSY_PARTS
@@ -22,6 +21,7 @@ PARTS = (
     Column("longest", right=True),
 )
 SMALL_BAR = 30
+EXAMPLE_INDENT = 5  # as in ``diagnose``, so that the same gap reads alike in both
 PLACES = (
     Column("node", floor=8, drop=2),
     Column("start"),
@@ -35,14 +35,14 @@ PLACES = (
 )
 
 
-def report(answer: Mapping[str, Any], title: Sequence[str], room: int) -> str:
+def report(answer: Mapping[str, Any], title: Sequence[str], room: int, now_ns: int) -> str:
     """Head, the bar of all, its parts, the longest stretch of each cause; then one line a row, if several."""
     whole = answer["summary"]
     lines = text.joined([text.clean(part) for part in [*title, *_head(answer)] if part], room)
     if whole["span_ns"]:
         lines += ["", bar(whole, room), "", *parts_table(whole, room), *_longest(whole, room)]
     if len(answer["rows"]) > 1:
-        lines += ["", *_places(answer["rows"], room)]
+        lines += ["", *_places(answer["rows"], room, now_ns)]
     return "\n".join(lines) + "\n"
 
 
@@ -81,13 +81,20 @@ def _longest(row: Row, room: int) -> list[str]:
     told = [(cause, found["example"]) for cause, found in row["causes"].items() if found["example"]]
     if not told:
         return []
-    lines = [f"{MARKS[cause]}  {text.clean(example)}" for cause, example in told]
-    return ["", "the longest of each", *(text.cut_middle(line, room) for line in lines)]
+    lines = ["", "the longest of each"]
+    for cause, example in told:
+        first, *rest = gaps.told(example, room - EXAMPLE_INDENT)
+        lines += [
+            f"{MARKS[cause]}{'':<{EXAMPLE_INDENT - 1}}{first}",
+            *(f"{'':<{EXAMPLE_INDENT}}{line}" for line in rest),
+        ]
+    return lines
 
 
-def _places(rows: Sequence[Row], room: int) -> list[str]:
+def _places(rows: Sequence[Row], room: int, now_ns: int) -> list[str]:
     """One line a row, without the columns that say nothing or the same in all of them."""
-    cells = [_place(row) for row in rows]
+    starts = moments.shown([row["start_unix_ns"] for row in rows], now_ns)
+    cells = [_place(row, start) for row, start in zip(rows, starts, strict=True)]
     kept = [
         i
         for i, column in enumerate(PLACES)
@@ -96,15 +103,14 @@ def _places(rows: Sequence[Row], room: int) -> list[str]:
     return table([PLACES[i] for i in kept], [[line[i] for i in kept] for line in cells], room)
 
 
-def _place(row: Row) -> list[str]:
+def _place(row: Row, start: str) -> list[str]:
     shares = shares_of(row)
-    start = row["start_unix_ns"]
     waits = {part: share for part, share in shares.items() if part != "compute"}
     most = max(waits, key=lambda part: waits[part])
     index = "" if row["index"] is None else f" {row['index']}"
     return [
         text.clean(row["node"] or text.UNKNOWN),
-        text.UNKNOWN if start is None else f"{datetime.fromtimestamp(start / 1e9).astimezone():%m-%d %H:%M:%S}",
+        start,
         text.UNKNOWN if row["pid"] is None else str(row["pid"]),
         text.clean(row["model"] or text.UNKNOWN),
         text.clean((row["device"] or "unnamed device") + index),

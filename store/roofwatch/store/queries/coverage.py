@@ -179,6 +179,7 @@ def cost(connection: Connection, f: Filter) -> dict[str, Any]:
     ).one()
     return {
         "windows": count,
+        "of_windows": connection.execute(windows_of(f, func.count())).scalar_one(),
         "lost_ns": int(lost_ns) if count else None,
         "represented_ns": int(represented) if count else None,
         "share": ratio(int(lost_ns), int(represented)) if count else None,

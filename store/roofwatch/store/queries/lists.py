@@ -45,7 +45,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
                 "node": host,
                 "last_seen_unix_ns": last,
                 "processes": processes_,
-                "devices": len(on[host].identities),
+                "devices": on[host].count,
                 "device": on[host].model,
                 "windows": count,
                 "device_time_ns": int(device_time),
@@ -105,7 +105,7 @@ def _process(row: Any, on: _Devices, labels: dict[str, str], used: MfuSum) -> di
         "rank": row.rank,
         "world_size": row.world_size,
         "device": on.model,
-        "devices": len(on.identities),
+        "devices": on.count,
         "windows": row.windows,
         "last_window_unix_ns": row.last,
         "steps": _int(row.steps),
@@ -130,12 +130,18 @@ class _Devices:
 
     models: set[str] = field(default_factory=set)
     identities: set[Hashable] = field(default_factory=set)
+    nameless: set[int] = field(default_factory=set)  # processes whose devices have no uuid
     est_busy_ns: float = 0.0
     est_span_ns: float = 0.0
 
     @property
     def model(self) -> str | None:
         return ", ".join(sorted(self.models)) or None
+
+    @property
+    def count(self) -> int | None:
+        """How many; None where several processes have devices without a uuid, which may be the same ones."""
+        return len(self.identities) if len(self.nameless) < 2 else None
 
     @property
     def busy_share(self) -> float | None:
@@ -152,6 +158,8 @@ def _devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, _Dev
         on = found[key]
         on.models.add(model)
         on.identities.add(uuid or ((host, model) if vendor == "cpu" else (process, model, ordinal)))
+        if not uuid and vendor != "cpu":
+            on.nameless.add(process)
         on.est_busy_ns += busy
         on.est_span_ns += span
     return found
