@@ -68,8 +68,8 @@ def capture_in(folder: Path) -> Capture:
         more = ", …" if len(captures) > 4 else ""
         raise RoofwatchError(f"{folder} holds {len(captures)} captures ({names}{more}): give one of them.")
     capture = captures[0]
-    above = [one for root, one in sorted(found.items()) if root in (capture.root, *capture.root.parents)]
-    capture.helpers = sorted({path for one in [*above, capture] for path in one.helpers})
+    around = [one for root, one in found.items() if root in capture.root.parents or capture.root in root.parents]
+    capture.helpers = sorted({path for one in [*around, capture] for path in one.helpers})
     return _in_order(capture)
 
 

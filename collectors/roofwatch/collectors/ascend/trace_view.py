@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Raw
 
 from roofwatch.collectors.ascend.trace_events import (
     KINDS,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 HARDWARE, CANN, COMMUNICATION = "Ascend Hardware", "CANN", "Communication"
 _ALIKE = {"HCCL": COMMUNICATION}  # an older name
+_NO_ARGS = Raw(b"{}")
 MAX_NAMES = 4096  # of processes, and of ranges that are told apart by name
 _RANGES = (calls.is_step, calls.is_optimizer, calls.is_input)  # which torch_npu writes as if they were ops
 _TORCH_ARROW, _CANN_ARROW = "async_npu", "HostToDevice"
@@ -126,8 +128,8 @@ class _Reader:
                 elif event.cat == "enqueue":
                     queued.append(event)
                 else:
-                    if event.cat == "cpu_op" and self._is_range(event.name):
-                        event.cat = "user_annotation"
+                    if event.cat == "cpu_op":
+                        self._settle(event)
                     host.append(event)
             elif kind is FlowBegin or kind is FlowEnd:
                 flows = self._flows.get((event.cat, kind))
@@ -153,6 +155,13 @@ class _Reader:
                 self._clocks[clock] += 1
         else:
             host.append(event)
+
+    def _settle(self, event: Complete) -> None:
+        """Ranges are no ops; and what HCCL records of a call inside c10d's op are not that op's inputs."""
+        if event.name.startswith("Hccl"):
+            event.args = _NO_ARGS
+        elif self._is_range(event.name):
+            event.cat = "user_annotation"
 
     def _is_range(self, name: str) -> bool:
         found = self._ranges.get(name)

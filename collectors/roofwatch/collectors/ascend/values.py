@@ -22,6 +22,8 @@ COMMUNICATION = "COMMUNICATION"  # the core of a collective
 COMMUNICATION_CORES = frozenset({"HCCL", COMMUNICATION})  # the older word, the newer one
 _NOTHING = frozenset({"", "N/A", "NA", "NULL", "null", "None", "UNDEFINED"})
 _COMMUNICATION = re.compile(r"hcom_|hccl_?(?=[a-z])", re.IGNORECASE)
+# Kernels that change the layout or the type of what another one needs.
+_RELAYOUT = re.compile(r"(?:TransData|Transpose|Cast|TensorMove|(?:Strided)?Slice|ViewCopy|AsStrided|Pad|BroadcastTo)")
 # Calls that do nothing but move or cast what they are given.
 _MOVING = re.compile(
     r"aclnn(?:Inplace)?(?:Cast|Copy|Contiguous|Cat|Concat|Stack|Permute|Transpose|Slice|StridedSlice|Narrow|Split|Chunk|"
@@ -116,7 +118,7 @@ def is_communication(name: str, core: str | None) -> bool:
 
 @lru_cache(maxsize=16_384)
 def is_inserted(name: str) -> bool:
-    """Whether another operator needed the kernel, by its name: what runs inside a product or a convolution's call.
+    """Whether another operator needed the kernel, by its name: a relayout inside a product or a convolution's call.
 
     The framework names what it puts before an operator ``trans_…``; the operator library names the call first
     ("aclnnMatmul_TransData_TransData"). Where the call itself is to move or to cast, somebody wanted just that.
@@ -124,7 +126,8 @@ def is_inserted(name: str) -> bool:
     if name.startswith("trans_"):
         return True
     call, _, kernel = name.partition("_")
-    return name.startswith("aclnn") and bool(kernel) and _MOVING.match(call) is None
+    moves = _RELAYOUT.match(kernel.rpartition("_")[2]) is not None
+    return moves and name.startswith("aclnn") and _MOVING.match(call) is None
 
 
 def flag(cell: str) -> bool | None:
