@@ -115,6 +115,16 @@ def test_a_product_by_hand(roofwatch: Roofwatch, small: Path) -> None:
     assert answer["timeline"]["busy_ns"] == 900_000
 
 
+def test_the_next_command_is_told_whatever_the_path(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """A path that does not fit beside the command is called FILE; one that does is named. The copy begins 8 ms late."""
+    waiting = [*EVENTS[:-1], {**EVENTS[-1], "ts": 9_820.0}]
+    document = json.dumps({"schemaVersion": 1, "deviceProperties": [DEVICE], "traceEvents": waiting})
+    for name, told in (("a" * 90 + ".json", "FILE"), ("a.json", "a.json")):
+        (tmp_path / name).write_text(document)
+        lines = roofwatch("analyze", name).stdout.splitlines()
+        assert [line for line in lines if line.startswith("→")] == [f"→ run: roofwatch diagnose {told}"]
+
+
 BROKEN_WITHOUT_RECORDS = {
     "be_pairs", "empty_file", "empty_traceEvents", "no_traceEvents", "truncated_after_comma", "truncated_gz_stream",
     "truncated_mid_event",

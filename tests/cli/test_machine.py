@@ -130,7 +130,7 @@ def test_more_threads_that_reach_less_are_a_contradiction(
     assert doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 1)).status == "ok"
     done = roofwatch("devices", "list")
     assert done.stderr == (
-        "roofwatch: this CPU's figures marked ? may be too low (with 2 threads 1 thread had more in fp32/matrix); "
+        "roofwatch: this CPU's figures marked ? may be too low (2 threads: 1 thread had more in fp32/matrix); "
         "when nothing else runs: roofwatch devices calibrate --threads 2.\n"
     )
     assert [line.endswith(" measured ?") for line in done.stdout.splitlines()[1:3]] == [False, True]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import pty
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -267,3 +271,21 @@ def test_a_wide_terminal_is_used(traces: Path, tmp_path: Path) -> None:
     assert done.wait(30) == 0
     assert 80 < max(map(len, drawn.decode().splitlines())) <= 150
     assert b"\x1b" not in drawn
+
+
+def test_sentences_fit_a_terminal_and_stay_whole_in_a_log(tmp_path: Path) -> None:
+    """Where stderr is a terminal of 60 columns a long sentence is broken between words, its path left whole."""
+    name = "a" * 70 + ".json"
+    program = [sys.executable, "-m", "roofwatch.cli.main", "analyze", str(tmp_path / name)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.count("\n") == 1
+    reader, terminal = pty.openpty()
+    with os.fdopen(reader, "rb", buffering=0) as shown:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        subprocess.run(program, stdout=subprocess.DEVNULL, stderr=terminal, timeout=60, check=False)
+        told = shown.read(4096).decode()
+        os.close(terminal)
+    lines = told.split("\r\n")
+    assert len(lines) > 2
+    assert all(len(line) <= 60 or str(tmp_path / name) in line for line in lines)
+    assert " ".join(told.split()) == " ".join(done.stderr.split())

@@ -1,8 +1,9 @@
-"""``roofwatch analyze``: the answer of ``top`` from one trace file, without a store."""
+"""``roofwatch analyze``: the answer of ``top`` from one trace file or folder, without a store."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -15,10 +16,14 @@ Examples:
   roofwatch analyze trace.json --top 0 --format json > kernels.json
   roofwatch analyze cpu.json --here --threads 4
   roofwatch analyze replay.json --graph-capture capture.json
+  roofwatch analyze node1_4711_20250109_ascend_pt
 \b
-Reads Kineto traces (torch.profiler's export), plain or gzip. A damaged file
-gives what can be read of it, a sentence on stderr, and exit code 4; exit code
-1 means that nothing could be read.
+Reads Kineto traces (torch.profiler's export), plain or gzip; and of Ascend
+profilers the whole output folder, a database (ascend_pytorch_profiler_0.db,
+msprof_*.db), kernel_details.csv, op_summary_*.csv or trace_view.json. What a
+file is, its content says, not its name. A damaged file gives what can be read
+of it, a sentence on stderr, and exit code 4; exit code 1 means that nothing
+could be read.
 \b
 A trace does not say on which CPU it was recorded. If it was this one, measure
 it once ('roofwatch devices calibrate') and add --here for verdicts.
@@ -36,7 +41,7 @@ replayed kernels along it. What stays without is "graph N, unattributed".
 @options.limit(20)
 @options.output
 def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, ...], limit: int, form: str) -> int:
-    """Show what the time of one trace file went to.
+    """Show what the time of one trace file, or folder, went to.
 
     The same answer as top gives from a store, with the device, where it waited and why.
     """
@@ -66,9 +71,14 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
         cost=None,
     )
     title = showing.file_title(file, window)
-    then = _diagnose(file, threads if here else None, captures, here=here)
+    names = (str(file), [str(path) for path in captures]), ("FILE", ["CAPTURE"] * len(captures))
+    then, shorter = (_diagnose(one, threads if here else None, others, here=here) for one, others in names)
     code = showing.show(
-        result, form, answer_rows.ROW_KEYS, lambda it, room: kernels.report(it, title, room, then), empty=_nothing(file)
+        result,
+        form,
+        answer_rows.ROW_KEYS,
+        lambda it, room: kernels.report(it, title, room, then, shorter),
+        empty=_nothing(file),
     )
     if unknown := unjudged(file, window, cpu):
         errors.say(unknown)
@@ -78,11 +88,11 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     return code
 
 
-def _diagnose(file: Path, threads: int | None, captures: tuple[Path, ...], *, here: bool) -> str:
+def _diagnose(file: str, threads: int | None, captures: Sequence[str], *, here: bool) -> str:
     """The command that diagnoses the same file."""
-    words = ["roofwatch", "diagnose", str(file), *(["--here"] if here else [])]
+    words = ["roofwatch", "diagnose", file, *(["--here"] if here else [])]
     words += ["--threads", str(threads)] if threads else []
-    return shlex.join([*words, *(word for path in captures for word in ("--graph-capture", str(path)))])
+    return shlex.join([*words, *(word for path in captures for word in ("--graph-capture", path))])
 
 
 def _nothing(file: Path) -> str:

@@ -74,7 +74,7 @@ def list_(form: str) -> int:
         _answer({"name": "devices list"}, rows), form, KEYS, listing.devices, empty="no device is known."
     )
     if again := [cpu.units for cpu, doubt in doubts if doubt and cpu.units]:
-        told = ", ".join(f"with {plural(cpu.units, 'thread')} {doubt}" for cpu, doubt in doubts if doubt and cpu.units)
+        told = "; ".join(f"{plural(cpu.units, 'thread')}: {doubt}" for cpu, doubt in doubts if doubt and cpu.units)
         errors.say(f"this CPU's figures marked ? may be too low ({told}); when nothing else runs: {repeat(again)}.")
     return code
 
