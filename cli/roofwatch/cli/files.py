@@ -1,19 +1,18 @@
-"""One trace file as one window: what ``analyze`` and ``import`` share."""
+"""One trace file, or one folder of an Ascend profiler, as one window: what ``analyze`` and ``import`` share."""
 
 from __future__ import annotations
 
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
 from roofwatch.collectors.graphs import NOTHING, Known
-from roofwatch.model.answer import ratio
 from roofwatch.model.devices import calibration_file, cpu_model
-from roofwatch.model.diagnosis_mistakes import Conditions
+from roofwatch.model.diagnosis_mistakes import Conditions, conditions_of
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.model.record import Device, Node, Process, Trigger, Vendor, Window
 
@@ -92,6 +91,11 @@ class Read:
     conditions: Conditions
 
 
+def label_of(path: Path) -> str:
+    """The label by which windows of a file or folder are known: its name."""
+    return path.name or path.resolve().name  # of the current folder, which is given as a dot
+
+
 def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
     """The window in a file, and one sentence about what of it could not be read; raises as ``read`` does."""
     found = read(path, origin)
@@ -99,20 +103,16 @@ def window_of(path: Path, origin: Origin) -> tuple[Window, str | None]:
 
 
 def read(path: Path, origin: Origin) -> Read:
-    """What is in a file.
+    """What is in a file, or in a folder of an Ascend profiler.
 
-    The window's uid is the hash of the file's bytes, so that a file that is imported twice counts once.
+    The window's uid is the hash of the bytes of the file that was read, in a folder of the one with the records, so
+    that what is imported twice counts once.
 
     Raises:
         RoofwatchError: nothing in it can be read; says what is wrong and where.
     """
-    try:
-        with path.open("rb") as file:
-            uid = hashlib.file_digest(file, "sha256").hexdigest()[:32]
-            file.seek(0)
-            profile = registry.read(file, progress=_progress(path), known=origin.graphs)
-    except OSError as error:
-        raise RoofwatchError(f"{path} cannot be read: {error.strerror or error}.") from error
+    found = registry.read_path(path, progress=_progress(path), known=origin.graphs)
+    uid, profile = _digest(found.files), found.profile
     process = Process(
         Node(origin.node, boot_id=f"file:{uid}"),  # nobody knows which boot: two files never share a process
         pid=profile.pid or 0,
@@ -120,34 +120,41 @@ def read(path: Path, origin: Origin) -> Read:
         rank=profile.rank,
         world_size=profile.world_size,
         model=origin.model,
-        labels={"file": path.name, **(origin.labels or {})},
+        labels={"file": label_of(path), **(origin.labels or {})},
     )
     context = WindowContext(uid, process, Trigger.IMPORTED, (origin.cpu,), peaks_files=(str(calibration_file()),))
     window = pipeline.window_of(profile, context)
-    graphs_ns = sum(graph.total_ns - graph.attributed_ns for graph in window.graphs)
-    conditions = Conditions(
-        steps=window.steps,
-        step_ns=profile.step_ns,
-        python_events=profile.python_events,
-        events=window.ledger.events_read,
-        padding=window.padding,
-        graph_loose_share=ratio(graphs_ns, window.ledger.device_time_ns),
-    )
+    conditions = replace(conditions_of(window), step_ns=profile.step_ns)
     return Read(window, profile.problem, conditions)
 
 
+def _digest(files: Sequence[Path]) -> str:
+    """The first half of the hash of files, one after the other."""
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                while block := file.read(BLOCK):
+                    digest.update(block)
+        except OSError as error:
+            raise RoofwatchError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return digest.hexdigest()[:32]
+
+
 def _progress(path: Path) -> Callable[[int, int | None], None] | None:
-    """A line on stderr that says how far reading is, where a person watches and the file is large."""
-    if not sys.stderr.isatty() or path.stat().st_size < PROGRESS_FROM_BYTES:
+    """A line on stderr that says how far reading is, where a person watches and what is read is large."""
+    if not sys.stderr.isatty():
         return None
     shown = -1
 
     def tell(read: int, size: int | None) -> None:
         nonlocal shown
+        if size is not None and size < PROGRESS_FROM_BYTES:
+            return
         percent = read * 100 // size if size else 0
         if percent != shown:
             shown = percent
-            sys.stderr.write(f"\rreading {path.name}: {percent} %" if percent < 100 else "\r\x1b[K")
+            sys.stderr.write(f"\rreading {label_of(path)}: {percent} %" if percent < 100 else "\r\x1b[K")
             sys.stderr.flush()
 
     return tell

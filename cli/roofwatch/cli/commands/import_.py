@@ -15,6 +15,7 @@ Examples:
   roofwatch import old.json.gz --db sqlite:///traces.db
   roofwatch import cpu.json --here --threads 4
   roofwatch import replay*.json --graph-capture capture.json
+  roofwatch import *_ascend_pt
 \b
 A window keeps the time at which it was taken: ask for it with --since all.
 A file that is imported twice counts once, as it was the first time.
@@ -40,9 +41,9 @@ def command(  # noqa: PLR0913, PLR0917 - a parameter for each option
     threads: int | None,
     captures: tuple[Path, ...],
 ) -> int:
-    """Put trace files into the store, one window a file."""
+    """Put trace files, or folders of an Ascend profiler, into the store: a window each."""
     from roofwatch.cli import sending  # noqa: PLC0415  # --help must not pay for numpy, grpc and SQLAlchemy
-    from roofwatch.cli.files import Origin, captured, recorded_on, unjudged, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, label_of, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render.text import plural  # noqa: PLC0415
     from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
 
@@ -56,7 +57,7 @@ def command(  # noqa: PLR0913, PLR0917 - a parameter for each option
                 errors.say(str(error))
                 code = errors.FAILED
                 continue
-            new = not _known(window.uid, file.name, store, db) and send(window)
+            new = not _known(window.uid, label_of(file), store, db) and send(window)
             click.echo(f"{file}: {plural(window.ledger.device_records, 'record')}{'' if new else ', known already'}")
             if unknown := unjudged(file, window, origin.cpu):
                 errors.say(unknown)
