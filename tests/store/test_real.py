@@ -18,12 +18,14 @@ from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
 from roofwatch.store.unpack import Unpacker
 
+ALEXNET = "ascend/pytorch_alexnet_910B_ddp2/db/level1/rank1_ascend_pt"
 TRACES = (
-    "h100_Qwen_Qwen1.5-0.5B-Chat",
-    "mi300_sglang_decode",
-    "sampled_ws128_rank0",
-    "a100_alexnet_cuda_sync",
-    "cpu_only",
+    "kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz",
+    "kineto/mi300_sglang_decode.json.gz",
+    "kineto/sampled_ws128_rank0.json.gz",
+    "kineto/a100_alexnet_cuda_sync.json.gz",
+    "kineto/cpu_only.json.gz",
+    f"{ALEXNET}/ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_1.db",  # two verdicts, and a layout tax
 )
 
 
@@ -33,7 +35,7 @@ def test_store_answers_as_the_file_does(db: Database, writer: Writer, traces: Pa
 
     That holds for roofs too, which the store keeps by signature and peaks and not by kernel.
     """
-    window, _ = window_of(traces / "kineto" / f"{name}.json.gz", Origin())
+    window, _ = window_of(traces / name, Origin())
     outcome = writer.submit(Unpacker().unpack(segment_of([window], 1))).result(30)
     assert (outcome.status, outcome.reason) == (pb.STORED, "")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roofwatch.cli.render import graphs, text
+from roofwatch.cli.render import ascend, graphs, text
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.record import Bound
 from roofwatch.model.roofline import exceeded
@@ -65,7 +65,7 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage), *_outside(answer["rows"])]
     parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
-    return lines + text.joined(_busy(answer), room)
+    return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room)]
 
 
 def _cost(cost: Row | None) -> list[str]:
@@ -199,6 +199,8 @@ def roof(row: Row) -> str:
     """The roof fraction; one that cannot be is kept and marked: "294 %!". Host work (a view) has no roof to reach."""
     if row["bound"] == Bound.HOST:
         return text.UNKNOWN
+    if row["l2_assisted"]:
+        return text.percent(row["roof_fraction"]) + ascend.L2
     return text.percent(row["roof_fraction"]) + (OVER if exceeded(row["roof_fraction"]) else "")
 
 
@@ -213,9 +215,10 @@ def footnotes(answer: Answer, room: int) -> list[str]:
     """What a mark means, and what the table leaves out: further rows, and what was dropped on the way."""
     notes = []
     rows, dropped = answer["rows"], answer["coverage"]["dropped"]
-    over = sum(exceeded(row["roof_fraction"]) for row in rows)
+    over = sum(exceeded(row["roof_fraction"]) and not row["l2_assisted"] for row in rows)
     if over:
         notes.append(f"{OVER} {text.plural(over, 'row')} above the roof: {WHY_OVER}")
+    notes += ascend.notes(answer["coverage"], rows)
     rest = _rest(rows)
     if rows and rest >= NO_REST:
         notes.append(f"further rows: {text.percent_fine(rest)} of device time (--top 0 shows all)")
