@@ -218,3 +218,43 @@ def test_the_attention_mask_says_what_is_padding(jobs: Jobs, agent: LittleAgent)
     }
     assert names(trace)["aten::sum"] == 0
     assert jobs.end(job).code == 0
+
+
+CUT_AT_ANY_MOMENT = """
+import signal
+class Late(Exception): pass
+def late(*_): raise Late
+step()  # torch imports parts of itself in a first step, and keeps what is raised there
+signal.signal(signal.SIGALRM, late)
+seen = 0
+while not over.is_set():
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    try:
+        while not over.is_set():
+            for _ in range(40): model(torch.ones(4, 8))
+            step()
+    except Late:
+        seen += 1
+print(seen > 10)
+"""
+
+
+def test_a_plain_window_that_ends_in_its_own_cut(jobs: Jobs, agent: LittleAgent) -> None:
+    """Windows whose time is over about when their last step cuts them, in a job whose alarms raise at any moment.
+
+    The main thread is asked to cut while it cuts; every alarm is still the job's: it counts them all.
+    """
+    job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + CUT_AT_ANY_MOMENT, agent.path, run=True, ROOFWATCH_HOOK_CLOSE="plain")
+    connection = agent.accept()
+    first, _ = connection.take(steps=4, max_ms=5000, timeout_ms=10_000)
+    assert first["type"] == protocol.WINDOW, first
+    length = first["duration_ns"] / 1e6
+    answers = Counter[str]()
+    for n in range(20):
+        asked = time.monotonic()
+        answer, _ = connection.take(steps=4, max_ms=max(1, round(length + n % 5 * 10)), timeout_ms=5000)
+        answers[answer["type"]] += 1
+        assert time.monotonic() - asked < 12
+    assert answers[protocol.WINDOW] > 10, answers
+    ended = jobs.end(job)
+    assert (ended.code, ended.out, ended.err) == (0, "True\n", "")

@@ -3,7 +3,6 @@
 Always a fresh profiler: it is good for one recording. Its calls swallow their exceptions, so what it wrote is read.
 """
 
-import ctypes
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ from .npu_analysis import Analysis
 from .npu_names import METRICS, Vendor
 from .npu_scratch import Folder, incomplete, room, size, window_most
 from .paths import Bindings, NoPath, PlainPath
+from .pending import PendingCall
 from .request import Refused
 
 
@@ -46,7 +46,7 @@ class NpuPath(PlainPath):
         self._stop_ns = 0
         self._problem = ""
         self._act: Optional[Callable[[], None]] = None
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_main)
+        self._call = PendingCall(self._on_main)
 
     def ready(self, request: Dict[str, Any]) -> None:
         """On the hook's thread, before the window. Raises Refused where it would come to nothing."""

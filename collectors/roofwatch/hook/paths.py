@@ -1,6 +1,5 @@
 """How to record and close a window: without the GIL where that was proved, else by torch on the stepping thread."""
 
-import ctypes
 import os
 import threading
 import time
@@ -8,6 +7,7 @@ from typing import Any, Callable, Dict, Optional, Set
 
 from . import protocol
 from .native import Muted, Native, Shared, flavour, proved, severity
+from .pending import PendingCall
 from .quiesce import quiesce
 from .trace import save_private
 
@@ -179,8 +179,8 @@ class PlainPath:
         self.stall_ns = (0, 0, 0)  # of close, save, free, on the stepping thread
         self._now: Any = None
         self._act: Optional[Callable[[], None]] = None
-        # One for the life of the process: Python may run it long after it was asked to, while the main thread waits.
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._on_main)
+        # For the life of the process: Python may run it long after it was asked to, while the main thread waits.
+        self._call = PendingCall(self._on_main)
 
     def ready(self, request: Dict[str, Any]) -> None:
         """On the hook's thread, before anything else. Raises Refused."""
@@ -211,8 +211,10 @@ class PlainPath:
             self.bindings.enable(*self._now)
 
     def cut(self) -> None:
-        """Close and save at once: the stall."""
+        """Close and save at once: the stall. Where nothing is open (a close was broken off): nothing."""
         self.thread = None
+        if not self.bindings.torch._C._autograd._profiler_enabled():  # without one, closing would end the process
+            return
         stamps = [time.monotonic_ns()]
         with Muted():
             result = self.bindings.disable()
@@ -278,13 +280,12 @@ class PlainPath:
     def interrupt(self, act: Callable[[], None]) -> None:
         """Open or cut a window by time: on the main thread between two of its bytecodes, or else at its next step."""
         self._act = act
-        ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+        self._call.soon()
 
-    def _on_main(self, _: Any) -> int:
+    def _on_main(self) -> None:
         act, self._act = self._act, None
         if act is not None and not self.foreign():
             act()
-        return 0
 
 
 class NoPath(PlainPath):

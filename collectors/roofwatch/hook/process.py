@@ -37,7 +37,7 @@ class Process:
                 return
             self._held = tuple(lock for lock in (taker.busy, taker.lock) if lock.acquire(timeout=WAIT_S))
             if taker.phase == OPEN and taker.window is not None and not taker.path.foreign():
-                taker.expire()
+                taker.cut_short()
             taker.path.opened()
             taker.wake()
             if taker.phase == IDLE and self.session.running is not None and len(threads()) == 2:

@@ -11,16 +11,18 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
-from .capture import Captures
+from .capture import Capture, Captures
 from .cost import cost
 from .log import failure
 from .request import Refused, Window
+from .signals import deferred
 from .steps import NEVER, Steps
 
 IDLE, ARMED, WARM, OPEN, CUT, LOST = "idle", "armed", "warm", "open", "cut", "lost"
 
 DRAIN_S = 0.015  # ops in flight at the cut may still record their ends
 RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
+INTERRUPT_S = 0.5  # then the main thread is asked again: it may have been inside the hook's own work
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
 CAPTURE_S = 5.0
 WATCH_S = 0.5
@@ -56,7 +58,8 @@ class Taker:
                 self.steps.at = count + 1
                 return
             try:
-                self._advance()
+                with deferred():
+                    self._advance()
             finally:
                 self.lock.release()
         self.wake()
@@ -116,11 +119,11 @@ class Taker:
 
     def _cut(self, window: Window, whole: bool) -> None:
         window.at.cut, window.at.cut_step = time.monotonic_ns(), self.steps.count  # the plain path closes in its cut
+        self.phase = CUT
         self.path.cut()
         padding.end()
         self.captures.graphs.cut()
         window.whole = whole and window.by_steps
-        self.phase = CUT
 
     def check(self) -> None:
         """Raise Refused where no window may be opened now."""
@@ -172,13 +175,20 @@ class Taker:
             raise Refused(window.lost, window.detail)
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
         self._watch(left / 1e9)
-        if self.phase == OPEN:
+        if self.phase == OPEN and not self._interrupted(window):
+            window.lost = protocol.GIVEN_UP
+            self.steps.at = self.steps.count + 1  # the next step closes it
+
+    def _interrupted(self, window: Window) -> bool:
+        """Have an open window cut wherever its process is; False where that could not be in time."""
+        end = time.monotonic() + EXPIRE_S
+        while not self.exiting and time.monotonic() < end:
             self.path.interrupt(self.expire)
             if self.path.apart and window.by_steps:
                 self.steps.at = self.steps.count + 1  # where another thread than the main one steps
-            if not self.wait(lambda: self.phase != OPEN, EXPIRE_S):
-                window.lost = protocol.GIVEN_UP
-                self.steps.at = self.steps.count + 1  # the next step closes it
+            if self.wait(lambda: self.phase != OPEN, INTERRUPT_S):
+                return True
+        return False
 
     def _watch(self, seconds: float) -> None:
         """Wait for the cut, or until an open window is to be cut: after ``seconds``, or where it has written enough."""
@@ -191,22 +201,33 @@ class Taker:
 
     def open_here(self) -> None:
         """Open a window that is armed, on this thread; for a window by time where only a thread itself can."""
-        if self.lock.acquire(False):  # taken: somebody gives this window up
+        if not self._amid() and self.lock.acquire(False):  # taken: somebody gives this window up
             try:
-                if self.phase == ARMED and self.window is not None:
-                    self._guarded(self._open, self.window)
+                with deferred():
+                    if self.phase == ARMED and self.window is not None:
+                        self._guarded(self._open, self.window)
             finally:
                 self.lock.release()
         self.wake()
 
+    def _amid(self) -> bool:
+        """Whether this thread was interrupted inside the hook's own work, which must not be begun a second time."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks it
+
     def expire(self) -> None:
         """Cut an open window here and now, wherever the steps are."""
-        with self.lock:
+        if not self._amid():
+            with self.lock:
+                self.cut_short()
+            self.wake()
+
+    def cut_short(self) -> None:
+        """The same with the lock held."""
+        with deferred():
             if self.phase == OPEN and self.window is not None:
                 self._cut(self.window, whole=False)
             elif self.phase == OPEN:  # its request has been answered long ago
                 self.discard()
-        self.wake()
 
     def _finish(self, window: Window, request: Any) -> trace.Taken:
         with self.lock:
@@ -318,19 +339,19 @@ class Taker:
 
     def give_up(self, reason: str) -> None:
         """Throw an open window away, at once and for good: when this returns, kineto is as it was. On any thread."""
-        with self.busy, self.lock:
+        with self.busy, self.lock, deferred():
             if self.window is not None and self.phase != IDLE:
                 self.window.lost = reason
             self.discard()
         self.wake()
 
-    def capture_begins(self) -> None:
+    def capture_begins(self, capture: Capture) -> None:
         """A graph capture is about to begin: an open window records nothing more, and is closed after it."""
         with self.lock:
-            self.captures.count += 1
+            self.captures.begun(capture)
             if self.phase == OPEN and self.window is not None and not self.path.foreign():
                 self.window.lost = protocol.GRAPH_CAPTURE
-                self.expire()
+                self.cut_short()
         self.wake()
 
     def discard(self) -> None:
