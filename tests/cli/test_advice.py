@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -210,5 +212,59 @@ def test_nothing_helps_what_is_unknown() -> None:
 
 
 def test_every_cause_has_a_fix() -> None:
-    """On a device and on a CPU, and the verdict's word for kernels too."""
-    assert all(advice.fixes(str(cause), cpu=cpu) for cause in (*Cause, "kernels") for cpu in (False, True))
+    """On a device and on a CPU, in inference and in graphs, and the verdict's words for kernels and dispatch too."""
+    for cause in (*Cause, "kernels", "dispatch"):
+        for cpu, training, in_graphs in itertools.product((False, True), repeat=3):
+            assert advice.fixes(str(cause), advice.Wanted(cpu=cpu, training=training, in_graphs=in_graphs)), cause
+
+
+def fixes(cause: str, **known: Any) -> str:
+    """The fixes as one text."""
+    return " | ".join(advice.fixes(cause, advice.Wanted(**known)))
+
+
+def test_no_fix_that_does_not_fit() -> None:
+    """No optimizer in inference; no torch.compile for what is compiled; no graphs where graphs launch it already."""
+    assert "optimizers" in fixes("launch_bound")
+    assert "optimizers" not in fixes("launch_bound", training=False)
+    compiled = fixes("launch_bound", example="in Torch-Compiled Region: 0/0, before triton_poi_fused_0; at 1 ms")
+    assert "fewer and larger kernels: torch.compile" not in compiled
+    assert "graph breaks" in compiled
+    assert "torch.cuda.graph" not in fixes("launch_bound", in_graphs=True)
+    assert ".item()" in fixes("sync")
+    assert ".item()" not in fixes("sync", waits_short=True)
+    assert "DataLoader" in fixes("host", example="in images.py(129): preprocess, before a; at 0 ms")
+    assert "DataLoader" not in fixes("host", example="in modeling_transformer.py(5): forward, before a; at 0 ms")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shapes", "known", "expected"),
+    [
+        ("flash_fwd_kernel", "[[2,512,16,64]]", {}, advice.MEMORY["smaller_dtype"]),  # fused already, many queries
+        ("flash_fwd_splitkv", "[[2,1,16,64],[2,512,16,64]]", {}, advice.MEMORY["keys_and_values"]),
+        ("paged_attention_v2", None, {}, advice.MEMORY["keys_and_values"]),
+        ("softmax_warp_forward", "hostile [", {}, advice.MEMORY["attention"]),
+    ],
+)
+def test_attention_that_is_fused_is_not_to_be_fused(
+    kernel: str, shapes: str | None, known: dict[str, Any], expected: str
+) -> None:
+    """Fewer keys and values help where each has one row of queries; nothing advises another mask."""
+    of = Signature(kernel, Kind.ATTENTION, "aten::_attention", shapes=shapes, precision="bf16", unit="matrix")
+    assert helps(of, Bound.MEMORY, 0.5, **known) == [expected]
+    assert not any("causal" in one for one in helps(of, Bound.COMPUTE, 0.2))
+
+
+def test_weights_in_training_are_not_quantised() -> None:
+    """Nor on a CPU; in inference they are."""
+    of = Signature("gemm", Kind.MATMUL, "aten::mm", precision="fp32", unit="vector")
+    assert helps(of, Bound.MEMORY, 0.5) == [advice.MEMORY["quantize"]]
+    assert helps(of, Bound.MEMORY, 0.5, training=True) == [advice.MEMORY["smaller_dtype"]]
+    assert helps(of, Bound.MEMORY, 0.5, cpu=True) == [advice.MEMORY["smaller_dtype"]]
+
+
+def test_no_graph_for_what_a_graph_launches() -> None:
+    """A latency bound kernel inside device graphs: batch or fuse."""
+    of = Signature("k", Kind.NORM)
+    assert advice.LATENCY["graphs"] in helps(of, Bound.LATENCY, 0.1)
+    assert advice.LATENCY["graphs"] not in helps(of, Bound.LATENCY, 0.1, in_graphs=True)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofwatch.cli.files import Origin, read
-from roofwatch.cli.render import diagnosis, text, timeline
+from roofwatch.cli.render import commands, diagnosis, text, timeline
 from roofwatch.cli.render import json as as_json
 from roofwatch.cli.render.bars import bar
 from roofwatch.model import answer
@@ -27,6 +27,8 @@ from roofwatch.model.diagnosis_report import KERNEL_KEYS, of_window
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Cause, DeviceWindow, IdleCause, Signature, Window
 from roofwatch.model.timeline import PARTS, ROW_KEYS, rows_of, sum_of
+
+NOW = 1_770_000_000_000_000_000  # 2026-02-02
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 Answer = dict[str, Any]
@@ -62,7 +64,7 @@ def test_a_diagnosis_in_80_columns(golden: Callable[[str], str]) -> None:
 
 def test_a_timeline_in_80_columns(golden: Callable[[str], str]) -> None:
     """The same window: 24, 8, 32, 13.6 and 2.4 cells of 80; a cause without an example has none."""
-    assert timeline.report(timed(window()), ["a.json.gz"], 80) == golden("timeline_80.txt")
+    assert timeline.report(timed(window()), ["a.json.gz"], 80, NOW) == golden("timeline_80.txt")
 
 
 def test_the_verdict_is_for_programs_too() -> None:
@@ -71,7 +73,7 @@ def test_the_verdict_is_for_programs_too() -> None:
     assert found["verdict"] == {
         "first_cause": "launch_bound", "share": 0.4, "stop_kernels": True, "system_share": pytest.approx(0.7),
         "kernels_share": pytest.approx(0.3), "winnable_share": pytest.approx(0.17),
-        "unknown_roof_share": pytest.approx(0.04), "op_overhead_share": 0.0,
+        "unknown_roof_share": pytest.approx(0.04), "op_overhead_share": 0.0, "startup_share": 0.0,
     }  # fmt: skip
     assert [(c["cause"], c["share"], c["idle_ns"], c["exposed_ns"]) for c in found["causes"]] == [
         ("launch_bound", 0.4, 40 * MS, 0), ("input", 0.17, 17 * MS, 0), ("communication", 0.1, 0, 10 * MS),
@@ -117,7 +119,7 @@ def test_a_window_without_time_has_a_head_only() -> None:
     """No verdict, no bar, and no division by the time that is not there."""
     empty = replace(window(), devices=(), kernels=())
     assert diagnosis.report(diagnosed(empty, Conditions()), ["a"], 80) == "a · 1 window\n"
-    assert timeline.report(timed(empty), ["a"], 80) == "a · 1 window\n"
+    assert timeline.report(timed(empty), ["a"], 80, NOW) == "a · 1 window\n"
 
 
 def test_rows_by_device_and_by_window() -> None:
@@ -129,7 +131,7 @@ def test_rows_by_device_and_by_window() -> None:
     assert [row["span_ns"] for row in by_window["rows"]] == [200 * MS]
     assert by_window["rows"][0]["window"] == "0" * 32
     assert all(tuple(row) == ROW_KEYS for row in (*by_device["rows"], *by_window["rows"]))
-    lines = timeline.report(by_device, [], 80).splitlines()
+    lines = timeline.report(by_device, [], 80, NOW).splitlines()
     assert lines[-3].split() == ["device", "busy", "timeline", "waits", "most", "for"]
     assert lines[-1].startswith("NVIDIA H100 80GB HBM3 1")
     assert lines[-1].endswith("launch bound 40 %")
@@ -177,7 +179,7 @@ def scenes(draw: st.DrawFn) -> Window:
 def test_no_line_is_wider_than_the_room(of: Window, room: int, name: str) -> None:
     """Whatever kernels, ops, devices and examples are called; no control character gets out; JSON reads back equal."""
     found = diagnosed(of, Conditions(steps=1, step_ns=(9, 1, 1), python_events=1, events=2))
-    for drawn in (diagnosis.report(found, [name], room), timeline.report(timed(of), [name], room)):
+    for drawn in (diagnosis.report(found, [name], room), timeline.report(timed(of), [name], room, NOW)):
         assert max(text.width(line) for line in drawn.split("\n")) <= room
         assert drawn.replace("\n", "").isprintable() or text.clean(drawn.replace("\n", "")) == drawn.replace("\n", "")
     assert json.loads(as_json.render(found)) == json.loads(json.dumps(found))
@@ -187,7 +189,7 @@ def test_no_line_is_wider_than_the_room(of: Window, room: int, name: str) -> Non
 def test_a_command_is_broken_where_a_shell_lets_it() -> None:
     """The lines, joined at their backslashes, are the command; an option stands beside its value."""
     arguments = ["ncu", "--kernel-name", "regex:a.*b c", "--launch-skip", "10", *["--section", "X" * 30] * 3, "CMD"]
-    lines = diagnosis.shell(arguments, 80)
+    lines = commands.shell(arguments, 80)
     assert len(lines) > 1
     assert max(map(len, lines)) <= 80
     assert shlex.split(" ".join(line.removesuffix("\\") for line in lines)) == arguments
@@ -224,7 +226,7 @@ def test_every_real_trace_is_diagnosed(every: dict[str, tuple[Window, Answer]]) 
         assert all(row["roof_fraction"] is None for row in found["unjudged"]["rows"]), name
         if of.devices[0].device.model:
             assert all(row["command"] for row in found["rows"]), name
-        for drawn in (diagnosis.report(found, [name], 80), timeline.report(timed(of), [name], 80)):
+        for drawn in (diagnosis.report(found, [name], 80), timeline.report(timed(of), [name], 80, NOW)):
             assert max(map(text.width, drawn.splitlines())) <= 80, name
 
 
@@ -247,6 +249,66 @@ def test_first_causes_of_real_traces(
     """By their busy time: nine tenths busy and it is the kernels; idle, and it is what the device waits for."""
     told = every[name][1]["verdict"]
     assert (told["first_cause"], told["stop_kernels"]) == (first, stop)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_least", "first"),
+    [
+        ("rtx2080ti_linear_int_ts", 0.49, "launch_bound"),  # two cudaFree of 981 of 2004 ms
+        ("a100_alexnet_cuda_sync", 0.99, "sync"),  # 30.4 s before the first copy, 10 s before the first convolution
+        ("mi300_normalization_fwdbwd", 0.85, "launch_bound"),  # six hipLaunchKernel of 111 to 332 of 1180 ms
+        ("mi250_minitoy_rocm62", 0.70, "launch_bound"),  # one hipLaunchKernel of 6.6 of 9.4 ms
+        ("mi300_sglang_decode", 0.97, None),  # one stretch of 463 of 474 ms
+        ("oldest_format_Kernel_Runtime", 0.85, None),
+    ],
+)
+def test_start_up_of_real_traces(
+    every: dict[str, tuple[Window, Answer]], name: str, at_least: float, first: str | None
+) -> None:
+    """What the calls themselves took, read in the files, is told as start-up; the verdict is about the rest."""
+    found = every[name][1]
+    assert found["verdict"]["startup_share"] >= at_least
+    assert found["steady"]["span_ns"] + found["time"]["startup_ns"] == found["time"]["span_ns"]
+    assert first in {None, found["verdict"]["first_cause"]}
+    assert diagnosis.report(found, [name], 80).splitlines()[2].startswith("Start-up: ")
+
+
+@pytest.mark.parametrize("name", ["b200_eager", "h100_Qwen_Qwen1", "v100_resnet_ns_absolute_ts", "sampled_ws128_rank0"])
+def test_no_start_up_where_there_is_none(every: dict[str, tuple[Window, Answer]], name: str) -> None:
+    """Windows of running jobs: at most the recording's first moments (b200 has no steps and begins with 1.8 ms)."""
+    assert every[name][1]["verdict"]["startup_share"] < 0.025
+
+
+def test_the_hosts_own_waits(every: dict[str, tuple[Window, Answer]]) -> None:
+    """mi300_Qwen waits 13.05, 4.08 and 0.03 ms; bert some µs inside its step, which is not worth a word."""
+    (found,) = [w for w in every["mi300_Qwen1"][1]["warnings"] if w["mistake"] == "host_time"]
+    assert (found["count"], round(found["longest_ns"] / 1e6, 2)) == (3, 13.05)
+    assert "host_time" not in {w["mistake"] for w in every["h100_gaunernst_bert-small-uncased"][1]["warnings"]}
+    short = next(c for c in every["h100_gaunernst_bert-small-uncased"][1]["causes"] if c["cause"] == "sync")
+    assert "the waits themselves are short" in short["fixes"][0]
+
+
+def test_a_preprocessor_is_named(every: dict[str, tuple[Window, Answer]]) -> None:
+    """Its 217.5 ms are a Python function of the trace."""
+    host = every["h100_facebook_timesformer-base-finetuned-k400"][1]["causes"][0]
+    assert (host["cause"], "preprocess" in host["example"]) == ("host", True)
+    assert "input preprocessing" in host["fixes"][0]
+
+
+def test_commands_that_select_the_same_are_one() -> None:
+    """Their outputs differ in name only; the ranks stand before the one command."""
+    one = {"what": "kernel", "tool": "ncu", "rank": 1, "command": "ncu k --export kernel1 CMD",
+           "arguments": ["ncu", "k", "--export", "kernel1", "CMD"]}  # fmt: skip
+    third = {**one, "rank": 3, "command": "ncu k --export kernel3 CMD"}
+    answer = {"commands": [one, third], "unjudged": {"span_share": 0.0, "rows": []}}
+    assert commands.listed(answer, 0.05, 80) == ["   #1, #3:", "     ncu k --export kernel1 CMD"]
+
+
+def test_a_sign_stays_with_its_figure() -> None:
+    """However wide the page: no line begins with a unit."""
+    sentence = "They take <0.1 %, and 3.20 ms of it (12 µs) are none."
+    for width in range(10, 60):
+        assert not any(line.split()[0].rstrip(",)") in {"%", "ms", "µs"} for line in diagnosis.wrapped(sentence, width))
 
 
 def test_stacks_are_noticed(every: dict[str, tuple[Window, Answer]]) -> None:
@@ -276,10 +338,13 @@ def test_a_file_as_table_json_and_csv(roofwatch: Roofwatch, traces: Path, comman
     assert tuple(rows[0]) == keys
 
 
+@pytest.mark.parametrize("trace", [QWEN, "kineto/mi250_minitoy_rocm62.json.gz"])  # the second with start-up
 @pytest.mark.parametrize("command", ["timeline", "diagnose"])
-def test_a_file_and_a_store_say_the_same(roofwatch: Roofwatch, traces: Path, tmp_path: Path, command: str) -> None:
+def test_a_file_and_a_store_say_the_same(
+    roofwatch: Roofwatch, traces: Path, tmp_path: Path, command: str, trace: str
+) -> None:
     """After ``import`` the store's answer is the file's, but for what only the file tells and the process's name."""
-    url, file = f"sqlite:///{tmp_path}/t.db", str(traces / QWEN)
+    url, file = f"sqlite:///{tmp_path}/t.db", str(traces / trace)
     assert roofwatch("import", file, "--db", url).returncode == 0
     stored = json.loads(roofwatch(command, "--db", url, "--since", "all", "--format", "json").stdout)
     told = json.loads(roofwatch(command, file, "--format", "json").stdout)
@@ -287,9 +352,9 @@ def test_a_file_and_a_store_say_the_same(roofwatch: Roofwatch, traces: Path, tmp
         assert stored["summary"] == told["summary"]
         assert stored["query"]["by"] == told["query"]["by"] == "device"
         return
-    for key in ("verdict", "time", "causes", "unjudged", "commands", "rows"):
+    for key in ("verdict", "time", "startup", "steady", "causes", "unjudged", "commands", "rows"):
         assert stored[key] == told[key], key
-    only_in_file = {"stacks"}
+    only_in_file = {"no_warm_up"}  # lengths of steps are not stored
     assert [w for w in told["warnings"] if w["mistake"] not in only_in_file] == stored["warnings"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,11 +70,17 @@ def test_kernels_that_ran_side_by_side_share_the_time() -> None:
     assert (found.winnable_share, found.unknown_roof_share) == (pytest.approx(0.2), pytest.approx(0.2))
 
 
+def test_busy_time_that_no_kernel_accounts_for_wins_nothing() -> None:
+    """600 busy of which kernels took 100, half of it winnable: 0.05 of the span, not what 600 of kernels could win."""
+    found = verdict(timeline(1000, 600, sync=400), tally([kernel(1, 100, 0.5)]))
+    assert (found.winnable_share, found.unknown_roof_share) == (pytest.approx(0.05), 0.0)
+
+
 def test_dispatch_on_a_cpu_is_no_kernel() -> None:
     """Of 800 compute: views 400, tiny ops 200 at a tenth of their roof (180 dispatch), one product 200 at half.
 
-    Overhead 580; kernels 220; the host has its 200 idle and these 580. Winnable is the product's 100. On a GPU the same
-    tiny kernels are kernels: their 180 are winnable.
+    Dispatch 580, kernels 220, and the host keeps its 200 idle, as ``timeline`` tells it: together all of the time.
+    Winnable is the product's 100. On a GPU the same tiny kernels are kernels: their 180 are winnable.
     """
     rows = [
         kernel(1, 400, 0.0, Bound.HOST, cpu=True),
@@ -80,12 +88,65 @@ def test_dispatch_on_a_cpu_is_no_kernel() -> None:
         kernel(3, 200, 0.5, Bound.COMPUTE, cpu=True),
     ]
     found = verdict(timeline(1000, 800, host=200), tally(rows))
-    assert (found.first_cause, found.share, found.stop_kernels) == ("host", pytest.approx(0.78), True)
+    assert (found.first_cause, found.share, found.stop_kernels) == ("dispatch", pytest.approx(0.58), True)
+    assert found.causes == {"dispatch": pytest.approx(0.58), "host": pytest.approx(0.2)}
+    assert sum(found.causes.values()) + (found.kernels_share or 0) == pytest.approx(1.0)
     assert (found.kernels_share, found.op_overhead_share) == (pytest.approx(0.22), pytest.approx(0.58))
     assert found.winnable_share == pytest.approx(0.1)
     assert [s.key[0] for s in worth_touching(rows)] == [3]
     gpu = kernel(2, 200, 0.1, Bound.LATENCY)
     assert (gpu.overhead_ns, gpu.winnable_ns) == (0.0, pytest.approx(180))
+
+
+def test_the_system_is_first_where_it_takes_more_than_can_be_won() -> None:
+    """Compute 600 of which 380 are winnable, at a roof nobody reaches; 400 in the way, 340 of it launching."""
+    found = verdict(timeline(1000, 600, launch_bound=340, launch_gap=60), tally([kernel(1, 600, 1 - 380 / 600)]))
+    assert (found.first_cause, found.share, found.stop_kernels) == ("launch_bound", 0.34, False)
+    more = verdict(timeline(1000, 600, launch_bound=340, launch_gap=60), tally([kernel(1, 600, 1 - 410 / 600)]))
+    assert more.first_cause == "kernels"
+
+
+def test_start_up_is_left_out() -> None:
+    """Of 2000 half is start-up in sync: of the rest kernels have 0.4, launching 0.5, and sync what is left, 0.1."""
+    found = TimelineSum()
+    sync = IdleCause(Cause.SYNC, 1100, 3, 1000, "in cudaFree", 1000, 1, 60, "after a wait")
+    found.add(DeviceWindow(GPU, 2000, 400, (sync, IdleCause(Cause.LAUNCH_BOUND, 500, 5, 200, "in x"))), 1.0)
+    said = verdict(found, tally([kernel(1, 400, 0.5)]))
+    assert (said.first_cause, said.share, said.stop_kernels) == ("launch_bound", 0.5, True)
+    assert (said.startup_share, said.kernels_share, said.winnable_share) == (
+        0.5,
+        pytest.approx(0.4),
+        pytest.approx(0.2),
+    )
+    assert said.causes == {"launch_bound": 0.5, "sync": pytest.approx(0.1)}
+    left = found.steady().causes[Cause.SYNC]
+    assert (left.total_ns, left.count, left.longest_ns, left.example) == (100, 2, 60, "after a wait")
+    assert (found.as_json()["sync_ns"], found.as_json()["startup_ns"]) == (1100, 1000)  # in the timeline it is sync
+    found.merge(timeline(1000, 500, sync=500))
+    left = found.steady().causes[Cause.SYNC]
+    assert (left.total_ns, left.count, left.longest_ns, left.example) == (600, 3, 500, "in sync")
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 9)), max_size=6))
+def test_start_up_and_the_rest_are_all(windows: list[tuple[int, int, int]]) -> None:
+    """Whatever the windows: the rest and start-up add up to the span, in any order of the windows."""
+    sums = [TimelineSum(), TimelineSum()]
+    for order, found in zip((windows, windows[::-1]), sums, strict=True):
+        for begun, rest, busy in order:
+            told = IdleCause(Cause.HOST, begun + rest, 2, max(begun, rest), "x", begun, int(begun > 0), rest, "y")
+            found.add(DeviceWindow(GPU, begun + rest + busy, busy, (told,)), 2.0)
+    for found in sums:
+        steady = found.steady()
+        assert steady.sampled.span_ns + found.startup_ns == found.sampled.span_ns
+        assert sum(steady.parts().values()) == steady.sampled.span_ns
+    ((first, second)) = ({c: (s.total_ns, s.longest_ns) for c, s in f.steady().causes.items()} for f in sums)
+    assert first == second
+
+
+def test_nothing_is_known_to_be_winnable() -> None:
+    """Where no kernel has a roof, what reaching it would win is not 0 but unknown."""
+    found = verdict(timeline(1000, 600, launch_bound=400), tally([kernel(1, 600, None)]))
+    assert (found.winnable_share, found.unknown_roof_share) == (None, pytest.approx(0.6))
 
 
 def test_no_time_has_no_verdict() -> None:
@@ -186,6 +247,9 @@ def test_a_sound_recording_has_no_mistakes() -> None:
         (Conditions(padding=Padding(2, 60, 100, 1, 1)), "padding", {"share": 0.4}),
         (Conditions(cost_share=0.024), "overhead", {"share": 0.024}),
         (Conditions(graph_loose_share=0.6), "graphs", {"share": 0.6}),
+        (Conditions(windows=3, shapeless_windows=2), "no_shapes", {"without": 2, "windows": 3}),
+        (Conditions(opless_windows=1), "no_ops", {"without": 1, "windows": 1}),
+        (Conditions(backlog_share=0.3), "backlog", {"share": 0.3}),
     ],
 )
 def test_mistakes_in_how_it_was_recorded(conditions: Conditions, mistake: str, figures: dict[str, float]) -> None:
@@ -210,13 +274,18 @@ def test_what_the_data_does_not_show_is_not_claimed(conditions: Conditions) -> N
 
 
 def test_one_stretch_and_waits() -> None:
-    """A stretch of 300 in 1000, in one window; two waits make 0.35 of the time. A CPU waits for no device."""
+    """A stretch of 300 in 1000, in one window; the host's own waits, not the idle time. A CPU waits for no device."""
     time = timeline(1000, 650, sync=300, copy=50)
-    found = told(Conditions(), time, [])
+    waited = Conditions(waits=3, wait_ns=40, longest_wait_ns=30)
+    found = told(waited, time, [])
     assert found["one_gap"] == {"mistake": "one_gap", "longest_ns": 300, "share": 0.3}
-    assert found["host_time"] == {"mistake": "host_time", "count": 2, "longest_ns": 300, "share": pytest.approx(0.35)}
-    assert set(told(Conditions(windows=2), time, [])) == {"host_time"}
-    assert set(told(Conditions(), time, [], cpu=True)) == {"one_gap"}
+    assert found["host_time"] == {
+        "mistake": "host_time", "count": 3, "total_ns": 40, "longest_ns": 30, "share": pytest.approx(0.04),
+    }  # fmt: skip
+    assert set(told(Conditions(), time, [])) == {"one_gap"}  # idle in sync says nothing of how long the host waited
+    assert set(told(Conditions(waits=3, wait_ns=19, longest_wait_ns=19), time, [])) == {"one_gap"}
+    assert set(told(replace(waited, windows=2), time, [])) == {"host_time"}
+    assert set(told(waited, time, [], cpu=True)) == {"one_gap"}
 
 
 def test_the_largest_is_not_the_one_to_work_on() -> None:

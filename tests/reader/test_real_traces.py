@@ -133,6 +133,10 @@ def slow(path: Path) -> Slow:
     shared = Counter(e["args"]["correlation"] for e in records if e["cat"] == "kernel")
     spans = steps or [e for e in events if e.get("cat") == "cpu_op"]
     result.hull = [(min(ns(e["ts"]) for e in spans), max(ns(e["ts"] + e["dur"]) for e in spans))] if spans else []
+    own = [e["ts"] + e["dur"] for e in events if e.get("cat") == "Trace" and e["name"].startswith("PyTorch Profiler (")]
+    if steps and own:  # a step that goes on after the recording ends with it
+        until = max(own + [e["ts"] + e["dur"] for e in [*records, *calls.values()]])
+        result.hull = [(result.hull[0][0], min(result.hull[0][1], ns(until)))]
     for record in records:
         call = calls.get(record["args"]["correlation"])
         result.in_graph = "GraphLaunch" in call["name"] if call else shared[record["args"]["correlation"]] > 1

@@ -256,6 +256,20 @@ def test_exposed_copies_and_communication() -> None:
     assert (device.busy_ns, device.exposed_copy_ns, device.exposed_communication_ns) == (202_000, 32_000, 70_000)
 
 
+def test_rows_and_timeline_mean_the_same_by_communication() -> None:
+    """A gemm for 100; then DeepEP for 600, a fusion named after a collective for 50, an unknown kernel of a c10d op.
+
+    Exposed are DeepEP's 600 and the 30 of the op's kernel; the fusion computes.
+    """
+    timeline = Timeline().launch("gemm", call=0, runs=(100, 200))
+    timeline.launch("void deep_ep::intranode::combine<__nv_bfloat16, 8>", call=10, runs=(200, 800))
+    timeline.launch("triton_poi_fused_add_all_gather_into_tensor_0", call=20, runs=(800, 850))
+    timeline.op("c10d::allreduce_", (30, 50)).launch("a_kernel_nobody_knows", call=35, runs=(850, 880))
+
+    device = only(timeline)
+    assert (device.busy_ns, device.exposed_communication_ns) == (780_000, 630_000)
+
+
 def test_examples_say_what_and_where() -> None:
     """The longest part of each cause, by hand; the window begins at 85."""
     timeline = frame().call("cudaMemcpy", (210, 250)).loader((300, 500)).note("nccl:all_reduce", (510, 540))

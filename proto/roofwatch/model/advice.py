@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 # What to do about time that no kernel explains, the usual remedy first.
 FIXES: Mapping[str, tuple[str, ...]] = {
@@ -28,12 +30,17 @@ FIXES: Mapping[str, tuple[str, ...]] = {
     ),
     "launch_bound": (
         'graphs: torch.compile(mode="reduce-overhead"), or torch.cuda.graph',
-        "fewer and larger kernels: torch.compile, fused optimizers (fused=True)",
+        "fewer and larger kernels: torch.compile",
+        "fused optimizers (fused=True)",
         "a bigger batch",
     ),
     "launch_gap": (
         "fuse neighbouring kernels: torch.compile",
         "graphs: kernels then follow each other without a launch between them",
+    ),
+    "dispatch": (
+        "many small ops: torch.compile, a bigger batch",
+        "vectorize loops over elements, no .item() or .tolist() in them",
     ),
     "host": (
         "see what Python does there: the host's own profile, below",
@@ -47,11 +54,21 @@ FIXES: Mapping[str, tuple[str, ...]] = {
 CPU_FIXES: Mapping[str, tuple[str, ...]] = {
     "host": (
         "Python between ops: vectorize loops over elements, no .item() or .tolist() in them",
-        "many small ops: torch.compile, a bigger batch",
+        "see what Python does there: the host's own profile, below",
     ),
     "communication": ("overlap it with compute; fewer and larger messages", "look for a late rank"),
     "input": FIXES["input"][:1] + FIXES["input"][2:],
 }
+# What is said instead, or first, where more is known of the case.
+SHORT_WAITS = (
+    "the waits themselves are short: launch ahead before them, so that the device has work when they return",
+    "fewer waits: read values every N steps; no torch.cuda.synchronize() between batches",
+    "launch faster after them: graphs, torch.compile, a bigger batch",
+)
+PREPROCESSING = "input preprocessing on the launching thread: into DataLoader workers, ahead of time, or on the device"
+COMPILED = (
+    'compiled already: graphs take the launches away (torch.compile(mode="reduce-overhead")); look for graph breaks'
+)
 
 NEAR_THE_ROOF = "near its roof: only less work helps, not a better kernel"
 COMPUTE: Mapping[str, str] = {
@@ -63,14 +80,14 @@ COMPUTE: Mapping[str, str] = {
     "lower_precision_8bit": "lower precision: fp8 or int8, where accuracy allows",
     "occupancy": "occupancy: sizes that fill whole waves of tiles; another tile size or split-K",
     "tuned": 'another kernel: torch.compile(mode="max-autotune"), a newer or the vendor\'s library',
-    "causal": "fused attention that skips what the mask hides (is_causal=True)",
 }
 MEMORY: Mapping[str, str] = {
     "fusion": "fuse it with its neighbours, so that data is read once: torch.compile",
     "layout": "avoid the relayout: keep one layout (channels_last, contiguous weights)",
     "quantize": "fewer bytes of weights: int8, int4 or fp8; a bigger batch reuses them",
     "batched": "if this is attention: F.scaled_dot_product_attention keeps the scores out of memory",
-    "attention": "fused attention; fewer or smaller keys and values (grouped heads, fp8 cache)",
+    "attention": "fused attention: F.scaled_dot_product_attention keeps the scores out of memory",
+    "keys_and_values": "fewer or smaller keys and values: grouped heads, an fp8 cache; a bigger batch",
     "optimizer": "a fused optimizer (fused=True), states in bf16",
     "access": "rows that lie together, a smaller dtype",
     "smaller_dtype": "a smaller dtype: half the bytes, half the time",
@@ -91,8 +108,8 @@ CPU: Mapping[str, str] = {
 # The classic mistakes. Names in braces are figures, which the answer has under the same name.
 MISTAKES: Mapping[str, str] = {
     "host_time": (
-        "sorted by host time, waits come first: the host waited {count} times in syncs and copies (longest "
-        "{longest_ns}), and works in none of them"
+        "sorted by host time, waits come first: {count} blocking calls of the host took {total_ns} (longest "
+        "{longest_ns}), and it works in none of them"
     ),
     "raw_time": (
         "sorted by raw time, {kernel} comes first ({time_share} of kernel time), but reaching its roof wins "
@@ -108,10 +125,49 @@ MISTAKES: Mapping[str, str] = {
     ),
     "padding": "{share} of the tokens are padding: its work is in the kernels' time and their FLOPs",
     "overhead": "profiling took {share} of the job's time: idle time is overstated",
-    "graphs": "{share} of device time is in graphs that could not be tied to ops: their kernels have no rank",
+    "graphs": (
+        "{share} of device time is in graphs that could not be tied to ops: a profile of their capture ties a file's "
+        "(--graph-capture), the hook a job's if it was attached before"
+    ),
+    "no_ops": (
+        "no operators were recorded ({without} of {windows} windows): kernels have no shapes and no roof. Profile the "
+        "CPU too (ProfilerActivity.CPU), with record_shapes=True"
+    ),
+    "no_shapes": (
+        "no input shapes were recorded ({without} of {windows} windows): most kernels have no roof. Profile with "
+        "record_shapes=True"
+    ),
+    "backlog": (
+        "{share} of device time was launched before the window: what launched it, and its shapes, are not known. A "
+        "synchronize before the window, or a longer one, has less of it"
+    ),
 }
+# A Python function by whose name it prepares input.
+_PREPROCESSING = re.compile(r"preprocess|transform\w*$|collat|tokeniz|augment|resiz|feature_extract", re.IGNORECASE)
+_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction")
 
 
-def fixes(cause: str, *, cpu: bool) -> tuple[str, ...]:
-    """The usual fixes of a cause."""
-    return (CPU_FIXES.get(cause) if cpu else None) or FIXES[cause]
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is known of a case, so that no advice is given that does not fit it."""
+
+    cpu: bool = False
+    training: bool = True
+    in_graphs: bool = False  # device graphs launch most of the work already
+    waits_short: bool = False  # the host's waits are much shorter than the idle time after them
+    example: str | None = None  # of the cause's longest stretch
+
+
+def fixes(cause: str, wanted: Wanted) -> tuple[str, ...]:
+    """The usual fixes of a cause, less those that do not fit."""
+    example = wanted.example or ""
+    if cause == "sync" and wanted.waits_short:
+        return SHORT_WAITS
+    found = (CPU_FIXES.get(cause) if wanted.cpu else None) or FIXES[cause]
+    if cause == "launch_bound" and _COMPILED.search(example):
+        found = (COMPILED, *(fix for fix in found if "torch.compile" not in fix))
+    if cause == "host" and example.startswith("in ") and _PREPROCESSING.search(example.partition(",")[0]):
+        found = (PREPROCESSING, *found)
+    if not wanted.training:
+        found = tuple(fix for fix in found if "optimizer" not in fix and "gradients" not in fix)
+    return tuple(fix for fix in found if not wanted.in_graphs or not fix.startswith("graphs: "))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 
 from roofwatch.model.advice import COMPUTE, CPU, LATENCY, MEMORY, NEAR_THE_ROOF
@@ -14,23 +15,35 @@ NEAR = 0.8
 FAR = 0.5
 
 _PRODUCTS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
+_WEIGHTS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.MOE})
+_FUSED = ("flash", "fmha", "attn_fwd", "attn_bwd", "efficient", "cudnn", "fused_attention", "attention_kernel")
 _BATCHED = frozenset({"aten::bmm", "aten::baddbmm"})
 _HALVES = frozenset({"bf16", "fp16"})
 _EIGHTS = frozenset({"fp8", "int8"})
 
 
 def helps(
-    signature: Signature, bound: Bound, fraction: float | None, *, cpu: bool = False, precisions: Collection[str] = ()
+    signature: Signature,
+    bound: Bound,
+    fraction: float | None,
+    *,
+    cpu: bool = False,
+    precisions: Collection[str] = (),
+    training: bool = False,
+    in_graphs: bool = False,
 ) -> list[str]:
-    """What helps a kernel; ``precisions`` are those in which the device's matrix unit has a known peak."""
+    """What helps a kernel; ``precisions`` are those in which the device's matrix unit has a known peak.
+
+    ``training``: weights change with every step, so they are not quantised; ``in_graphs``: graphs launch it already.
+    """
     if fraction is not None and fraction >= NEAR:
-        return [NEAR_THE_ROOF, *_less_work(signature, bound, precisions, cpu=cpu)]
+        return [NEAR_THE_ROOF, *_less_work(signature, bound, precisions, cpu=cpu, training=training)]
     if bound is Bound.COMPUTE:
         return _compute(signature, fraction, precisions, cpu=cpu)
     if bound is Bound.MEMORY:
-        return _memory(signature)
+        return _memory(signature, cpu=cpu, training=training)
     if bound is Bound.LATENCY:
-        return _latency(signature, cpu=cpu)
+        return [one for one in _latency(signature, cpu=cpu) if not in_graphs or one != LATENCY["graphs"]]
     return [COMPUTE["tuned"]] if signature.kind in _PRODUCTS else []  # somewhere between: its FLOPs are a range
 
 
@@ -41,10 +54,9 @@ def _compute(signature: Signature, fraction: float | None, precisions: Collectio
         lower = [COMPUTE["tensor_cores_fp32" if signature.precision == "fp32" else "matrix_unit"]]
         return [*lower, COMPUTE["occupancy"]]
     lower = _lower(signature, precisions)
-    causal = [COMPUTE["causal"]] if signature.kind is Kind.ATTENTION else []
     if fraction is not None and fraction < FAR:
-        return [COMPUTE["tuned"], COMPUTE["occupancy"], *causal, *lower]
-    return [*lower, COMPUTE["occupancy"], *causal]
+        return [COMPUTE["tuned"], COMPUTE["occupancy"], *lower]
+    return [*lower, COMPUTE["occupancy"]]
 
 
 def _lower(signature: Signature, precisions: Collection[str]) -> list[str]:
@@ -56,10 +68,6 @@ def _lower(signature: Signature, precisions: Collection[str]) -> list[str]:
 
 
 _OF_MEMORY: Mapping[Kind, tuple[str, ...]] = {
-    Kind.MATMUL: ("quantize",),
-    Kind.GROUPED_MATMUL: ("quantize",),
-    Kind.MOE: ("quantize",),
-    Kind.ATTENTION: ("attention",),
     Kind.OPTIMIZER: ("optimizer",),
     Kind.LAYOUT: ("layout", "fusion"),
     Kind.GATHER_SCATTER: ("access",),
@@ -67,10 +75,31 @@ _OF_MEMORY: Mapping[Kind, tuple[str, ...]] = {
 }
 
 
-def _memory(signature: Signature) -> list[str]:
+def _memory(signature: Signature, *, cpu: bool, training: bool) -> list[str]:
     if signature.op in _BATCHED:
         return [MEMORY["batched"], MEMORY["smaller_dtype"]]
+    if signature.kind in _WEIGHTS:
+        return [MEMORY["smaller_dtype"] if cpu or training else MEMORY["quantize"]]
+    if signature.kind is Kind.ATTENTION:
+        return [MEMORY["keys_and_values"] if _decodes(signature) else MEMORY[_attention(signature)]]
     return [MEMORY[name] for name in _OF_MEMORY.get(signature.kind, ("fusion", "smaller_dtype"))]
+
+
+def _decodes(signature: Signature) -> bool:
+    """Whether attention has one row of queries a sequence, so that it reads keys and values for little work."""
+    if "paged" in signature.kernel.lower() or "paged" in (signature.op or "") or "decode" in signature.kernel.lower():
+        return True
+    try:
+        queries = json.loads(signature.shapes or "[]")[0]
+        return len(queries) == 4 and 1 in queries[1:3]
+    except (ValueError, TypeError, IndexError, KeyError):
+        return False
+
+
+def _attention(signature: Signature) -> str:
+    """Fused attention moves what it must; what is not fused moves the scores, too."""
+    name = f"{signature.op} {signature.kernel}".lower()
+    return "smaller_dtype" if any(word in name for word in _FUSED) else "attention"
 
 
 def _latency(signature: Signature, *, cpu: bool) -> list[str]:
@@ -81,7 +110,9 @@ def _latency(signature: Signature, *, cpu: bool) -> list[str]:
     return [LATENCY["fusion"], LATENCY["graphs"], LATENCY["batch"]]
 
 
-def _less_work(signature: Signature, bound: Bound, precisions: Collection[str], *, cpu: bool) -> list[str]:
+def _less_work(
+    signature: Signature, bound: Bound, precisions: Collection[str], *, cpu: bool, training: bool
+) -> list[str]:
     if bound is Bound.COMPUTE and cpu:
         return [CPU["lower_precision"]] if signature.precision == "fp32" else []
-    return _lower(signature, precisions) if bound is Bound.COMPUTE else _memory(signature)
+    return _lower(signature, precisions) if bound is Bound.COMPUTE else _memory(signature, cpu=cpu, training=training)

@@ -1,7 +1,8 @@
 """The diagnosis: what to work on first, and which kernels would be worth it. Pure functions, for a store and a file.
 
-Two sides are weighed as shares of the span. The system's: idle time by cause, and copies and communication that no
-compute runs beside. The kernels': the rest, and of it the time that reaching the roof would win back.
+Two sides are weighed as shares of the span without start-up. The system's: idle time by cause, copies and
+communication that no compute runs beside, and on a CPU the dispatch of ops. The kernels': the rest, and of it the time
+that reaching the roof would win back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from roofwatch.model.timeline import TimelineSum
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
 
 KERNELS = "kernels"
+DISPATCH = "dispatch"  # on a CPU: an op's time beside its work
 # Idle time and exposed work of the same sort have the same remedy, so they are one thing to work on.
 EXPOSED = {Cause.COPY: "exposed_copy", Cause.COMMUNICATION: "exposed_communication"}
 
@@ -96,6 +98,11 @@ class Tally:
     overhead_ns: float
     overhead_winnable_ns: float
 
+    @property
+    def judged(self) -> bool:
+        """Whether anything is known of what reaching the roof would win."""
+        return self.unknown_ns + self.overhead_ns < self.kernels_ns
+
 
 def tally(standings: Iterable[Standing]) -> Tally:
     """The sums over all rows."""
@@ -112,9 +119,12 @@ def tally(standings: Iterable[Standing]) -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to work on first. Shares are of the span, None where there is none."""
+    """What to work on first. Shares are of the span without start-up, None where there is none.
 
-    first_cause: str | None  # a cause of idle time, "kernels", or None where there was no time
+    ``startup_share`` is of the whole span; ``winnable_share`` None where of no kernel it is known.
+    """
+
+    first_cause: str | None  # a cause of idle time, "dispatch", "kernels", or None where there was no time
     share: float | None
     stop_kernels: bool
     system_share: float | None
@@ -122,32 +132,42 @@ class Verdict:
     winnable_share: float | None
     unknown_roof_share: float | None
     op_overhead_share: float | None
+    startup_share: float | None
     causes: Mapping[str, float]  # what there is to work on in the system, largest first
 
     def as_json(self) -> dict[str, Any]:
         """The ``verdict`` object."""
         names = (
             "first_cause", "share", "stop_kernels", "system_share", "kernels_share", "winnable_share",
-            "unknown_roof_share", "op_overhead_share",
+            "unknown_roof_share", "op_overhead_share", "startup_share",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
 
-def verdict(time: TimelineSum, sums: Tally) -> Verdict:
-    """The verdict of a timeline and the kernels in it.
+def share_of_ns(time: TimelineSum, sums: Tally) -> float:
+    """What share of the span without start-up a nanosecond of the kernels is.
 
-    ``stop_kernels``: the system takes more of the span than the kernels. Then the largest cause is the first to work
-    on; else the kernels are, unless that cause takes more than kernels at their roof could win: a kernel whose roof is
-    unknown might win all its time. Kernels that ran at the same time share the compute time between them.
+    Kernels that ran at the same time share the compute time between them; none counts for more than it took.
     """
-    shares = {part: share for part, share in time.shares().items() if share is not None}
+    compute, span = time.estimated.parts()["compute"], time.steady().estimated.span_ns
+    return compute / span / max(compute, sums.kernels_ns) if compute > 0 and span > 0 else 0.0
+
+
+def verdict(time: TimelineSum, sums: Tally) -> Verdict:
+    """The verdict of a timeline and the kernels in it. Start-up is told, and left out of everything else.
+
+    ``stop_kernels``: the system takes more of the span than the kernels. The first thing to work on is the system's
+    largest part where the system takes more than kernels could win, of which a kernel that has no known roof might win
+    all its time; else the kernels. Both are upper bounds: a roof is rarely reached, and idle time rarely goes at all.
+    """
+    shares = {part: share for part, share in time.steady().shares().items() if share is not None}
     if not shares:
-        return Verdict(None, None, False, None, None, None, None, None, {})
+        return Verdict(None, None, False, None, None, None, None, None, time.startup_share, {})
     compute = shares["compute"]
-    scale = compute / sums.kernels_ns if sums.kernels_ns else 0.0
+    scale = share_of_ns(time, sums)
     overhead = sums.overhead_ns * scale
     causes = {str(cause): shares[str(cause)] + shares.get(EXPOSED.get(cause, ""), 0.0) for cause in Cause}
-    causes[str(Cause.HOST)] += overhead
+    causes[DISPATCH] = overhead
     ranked = sorted(((cause, share) for cause, share in causes.items() if share > 0), key=lambda item: -item[1])
     kernels = compute - overhead
     system = 1.0 - kernels
@@ -155,9 +175,10 @@ def verdict(time: TimelineSum, sums: Tally) -> Verdict:
     unknown = sums.unknown_ns * scale
     stop = system > kernels
     first, share = KERNELS, kernels
-    if ranked and (stop or ranked[0][1] > winnable + unknown):
+    if ranked and (stop or system > winnable + unknown):
         first, share = ranked[0]
-    return Verdict(first, share, stop, system, kernels, winnable, unknown, overhead, dict(ranked))
+    known = winnable if sums.judged or not sums.kernels_ns else None
+    return Verdict(first, share, stop, system, kernels, known, unknown, overhead, time.startup_share, dict(ranked))
 
 
 def worth_touching(standings: Iterable[Standing], limit: int = 0) -> list[Standing]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Standing
-from roofwatch.model.record import Cause, Padding
+from roofwatch.model.record import Cause, Padding, Window
 from roofwatch.model.timeline import TimelineSum
 
 # Steps in which a job compiles, tunes its algorithms and grows its memory: torch.compile's last recompilation and
@@ -21,6 +21,8 @@ WAITING = 0.02  # of the span: smaller waits do not decide how a table is sorted
 TUNED = 0.7  # roof fraction from which "the largest" is not "the one to work on"
 PADDED = 0.1  # of the tokens: below it padding explains no kernel's time
 COSTLY = 0.01  # of the job's time: the most that profiling may cost it
+BACKLOG = 0.1  # of device time: less hides no kernel that matters
+SHORT_WAITS = 0.25  # of the idle time after them: then launching again is what takes the time
 LOOSE_GRAPHS = 0.05  # of device time: kernels of graphs that nothing is known about
 
 
@@ -38,9 +40,42 @@ class Conditions:
     step_ns: tuple[int, ...] = ()
     python_events: int = 0
     events: int = 0
+    waits: int | None = None  # the host's own blocking calls, where they were measured
+    wait_ns: int | None = None
+    longest_wait_ns: int | None = None
+    shapeless_windows: int = 0  # with operators, without their input shapes, and most of their time not classified
+    opless_windows: int = 0  # the same without any operator of the host
+    backlog_share: float | None = None  # of device time: launched before the window
+    graph_share: float | None = None  # of device time: in graphs
     padding: Padding | None = None
     cost_share: float | None = None
     graph_loose_share: float | None = None  # of device time: in graphs, and tied to no op
+
+    def waits_are_short(self, time: TimelineSum) -> bool:
+        """Whether the host's waits are too short to be the idle time that comes after them."""
+        sync = time.causes.get(Cause.SYNC)
+        return self.wait_ns is not None and sync is not None and self.wait_ns < SHORT_WAITS * sync.total_ns
+
+
+def conditions_of(window: Window) -> Conditions:
+    """Of one window that is not in a store, less what only its source tells."""
+    ledger, graphs = window.ledger, window.graphs
+    unclear = 2 * ledger.classified_ns < ledger.classifiable_ns
+    loose_ns = sum(graph.total_ns - graph.attributed_ns for graph in graphs)
+    return Conditions(
+        steps=window.steps,
+        python_events=ledger.python_events or 0,
+        events=ledger.events_read,
+        waits=ledger.waits,
+        wait_ns=ledger.wait_ns,
+        longest_wait_ns=ledger.longest_wait_ns,
+        shapeless_windows=int(unclear and ledger.has_host_events and not window.shapes_recorded),
+        opless_windows=int(unclear and not ledger.has_host_events),
+        backlog_share=ratio(ledger.backlog_ns, ledger.device_time_ns),
+        padding=window.padding,
+        graph_share=ratio(sum(graph.total_ns for graph in graphs), ledger.device_time_ns),
+        graph_loose_share=ratio(loose_ns, ledger.device_time_ns),
+    )
 
 
 def mistakes(
@@ -50,7 +85,7 @@ def mistakes(
     return [
         *_recording(conditions),
         *_start(conditions, time),
-        *([] if cpu else _host_time(time)),
+        *([] if cpu else _host_time(conditions, time)),
         *_raw_time(standings, kernel_of),
     ]
 
@@ -66,6 +101,12 @@ def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
         yield {"mistake": "padding", "share": padded}
     if conditions.graph_loose_share is not None and conditions.graph_loose_share > LOOSE_GRAPHS:
         yield {"mistake": "graphs", "share": conditions.graph_loose_share}
+    if conditions.opless_windows:
+        yield {"mistake": "no_ops", "without": conditions.opless_windows, "windows": conditions.windows}
+    if conditions.shapeless_windows:
+        yield {"mistake": "no_shapes", "without": conditions.shapeless_windows, "windows": conditions.windows}
+    if conditions.backlog_share is not None and conditions.backlog_share > BACKLOG:
+        yield {"mistake": "backlog", "share": conditions.backlog_share}
 
 
 def _start(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]]:
@@ -83,12 +124,15 @@ def _start(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]
         yield {"mistake": "one_gap", "longest_ns": longest, "share": share}
 
 
-def _host_time(time: TimelineSum) -> Iterator[dict[str, Any]]:
-    """A profiler's table is sorted by host time unless told otherwise, and there a wait is work."""
-    waits = [time.causes[cause] for cause in (Cause.SYNC, Cause.COPY) if cause in time.causes]
-    share = ratio(sum(wait.est_ns for wait in waits), time.estimated.span_ns)
+def _host_time(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]]:
+    """A profiler's table is sorted by host time unless told otherwise, and there a wait is work.
+
+    The waits are the host's own, measured in its calls: idle time says how long the device waited, which is another
+    thing.
+    """
+    share = None if conditions.wait_ns is None else ratio(conditions.wait_ns, time.sampled.span_ns)
     if share is not None and share > WAITING:
-        figures = {"count": sum(w.count for w in waits), "longest_ns": max(w.longest_ns for w in waits)}
+        figures = {"count": conditions.waits, "total_ns": conditions.wait_ns, "longest_ns": conditions.longest_wait_ns}
         yield {"mistake": "host_time", **figures, "share": share}
 
 

@@ -6,15 +6,17 @@ The keys are documented in ``docs/answers.md``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.model import advice_commands
-from roofwatch.model.advice import MISTAKES, fixes
+from roofwatch.model.advice import MISTAKES, Wanted, fixes
 from roofwatch.model.advice_kernels import helps
 from roofwatch.model.answer import ratio
 from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows, sums_of
 from roofwatch.model.diagnosis import (
+    DISPATCH,
     EXPOSED,
     Key,
     Part,
@@ -22,18 +24,20 @@ from roofwatch.model.diagnosis import (
     Tally,
     Verdict,
     cannot_say,
+    share_of_ns,
     standing,
     tally,
     verdict,
     worth_touching,
 )
 from roofwatch.model.diagnosis_mistakes import Conditions, mistakes
-from roofwatch.model.record import Bound, Cause, Vendor, Window
+from roofwatch.model.record import Bound, Cause, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
 
+MOSTLY = 0.5  # of device time in graphs: then graphs are no advice
 UNKNOWN_SHOWN = 5  # of the rows whose roof is unknown: their share is what matters
 # First causes of which the host's own profile tells more than any device's does.
-_ON_THE_HOST = frozenset({"input", "host", "sync", "launch_bound"})
+_ON_THE_HOST = frozenset({"input", "host", "sync", "launch_bound", DISPATCH})
 
 KERNEL_KEYS = (
     *ROW_KEYS, "precision", "unit", "rank", "winnable_share", "cumulative_share", "advice", "command",
@@ -57,6 +61,7 @@ class Scene:
     precisions: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of matrix units, by device model
     calls: Mapping[str, Calls] = field(default_factory=dict)  # by kernel name
     conditions: Conditions = field(default_factory=Conditions)
+    training: bool = True  # whether a backward pass or an optimizer was seen, where phases are told
     pid: int | None = None  # of the one process that it is about
     peers: Mapping[str, Any] | None = None  # of its job: waiting for late ranks told from moving bytes
 
@@ -69,9 +74,19 @@ class Scene:
         return Vendor.CPU if Vendor.CPU in self.vendors.values() else None
 
     @property
+    def in_graphs(self) -> bool:
+        """Whether device graphs launch most of the work already."""
+        return (self.conditions.graph_share or 0.0) > MOSTLY
+
+    @property
     def cpu(self) -> bool:
         """Whether the CPU is the device."""
         return self.vendor is Vendor.CPU
+
+
+def is_training(phases: AbstractSet[Phase]) -> bool:
+    """Whether a backward pass or an optimizer was seen; where no phase is told nobody knows, and it may be."""
+    return not phases - {Phase.NONE} or bool(set(phases) & {Phase.BACKWARD, Phase.OPTIMIZER})
 
 
 def parts_of(sums: Sequence[StatSum]) -> list[Part]:
@@ -90,64 +105,81 @@ def report(
     """All of an answer but ``query`` and ``coverage``; ``sums`` holds those of ``chosen`` at least."""
     counted = tally(standings)
     told = verdict(time, counted)
+    steady = time.steady()
     worth = worth_touching(standings, limit)
     whole = sum(s.est_ns for s in standings)
-    scale = (told.kernels_share or 0.0) + (told.op_overhead_share or 0.0)
-    kernels = _kernels(worth, sums, scene, whole, _Scale(scale, counted))
+    kernels = _kernels(worth, sums, scene, whole, (share_of_ns(time, counted), counted))
     names = {s.key: sums[s.key][0].signature.kernel for s in standings if s.key in sums}
     return {
         "verdict": told.as_json(),
         "time": time.as_json(),
-        "causes": _causes(time, told, scene),
+        "startup": _startup(time),
+        "steady": steady.as_json(),
+        "causes": _causes(steady, told, scene),
         "unjudged": _unjudged(standings, sums, scene, told),
         "commands": _commands(told, scene, kernels),
         "warnings": [
             {**found, "text": MISTAKES[found["mistake"]]}
-            for found in mistakes(scene.conditions, time, standings, names, cpu=scene.cpu)
+            for found in mistakes(scene.conditions, steady, standings, names, cpu=scene.cpu)
         ],
         "rows": kernels,
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """From device time of kernels to shares of the span: ``share`` of it is all of theirs."""
-
-    share: float
-    tally: Tally
-
-    def of_span(self, ns: float) -> float | None:
-        found = ratio(ns, self.tally.kernels_ns)
-        return None if found is None else found * self.share
-
-
 def _causes(time: TimelineSum, told: Verdict, scene: Scene) -> list[dict[str, Any]]:
-    """What is in the way, with its evidence and the usual fixes. ``share`` holds what is exposed, and op overhead."""
+    """What is in the way, with its evidence and the usual fixes. ``share`` holds what is exposed, too."""
     parts, found = time.parts(), []
     for name, share in told.causes.items():
-        cause = Cause(name)
-        idle = time.causes.get(cause)
+        idle = None if name == DISPATCH else time.causes.get(Cause(name))
+        exposed = "" if name == DISPATCH else EXPOSED.get(Cause(name), "")
+        wanted = Wanted(
+            cpu=scene.cpu,
+            training=scene.training,
+            in_graphs=scene.in_graphs,
+            waits_short=name == Cause.SYNC and scene.conditions.waits_are_short(time),
+            example=idle.example if idle else None,
+        )
         found.append(
             {
                 "cause": name,
                 "share": share,
-                "idle_ns": parts[name],
-                "exposed_ns": parts.get(EXPOSED.get(cause, ""), 0),
+                "idle_ns": parts.get(name, 0),
+                "exposed_ns": parts.get(exposed, 0),
                 "count": idle.count if idle else 0,
                 "longest_ns": idle.longest_ns if idle else 0,
                 "example": idle.example if idle else None,
-                "peers": dict(scene.peers) if scene.peers and cause is Cause.COMMUNICATION else None,
-                "fixes": list(fixes(name, cpu=scene.cpu)),
+                "peers": dict(scene.peers) if scene.peers and name == Cause.COMMUNICATION else None,
+                "fixes": list(fixes(name, wanted)),
             }
         )
     return found
 
 
+def _startup(time: TimelineSum) -> dict[str, Any] | None:
+    """Start-up as a whole, with the example of its longest stretch; None where there is none."""
+    own = {cause: c for cause, c in time.causes.items() if c.startup is not None}
+    if not own:
+        return None
+    cause, largest = max(own.items(), key=lambda item: item[1].startup.total_ns if item[1].startup else 0)
+    return {
+        "total_ns": time.startup_ns,
+        "share": time.startup_share,
+        "cause": str(cause),
+        "longest_ns": largest.longest_ns,
+        "example": largest.example,
+    }
+
+
 def _kernels(
-    worth: Sequence[Standing], sums: Mapping[Key, Sequence[StatSum]], scene: Scene, whole: float, scale: _Scale
+    worth: Sequence[Standing],
+    sums: Mapping[Key, Sequence[StatSum]],
+    scene: Scene,
+    whole: float,
+    weighed: tuple[float, Tally],
 ) -> list[dict[str, Any]]:
     found, so_far = [], 0.0
-    total = scale.tally.winnable_ns - scale.tally.overhead_winnable_ns
+    of_span, counted = weighed
+    total = counted.winnable_ns - counted.overhead_winnable_ns
     for rank, s in enumerate(worth, 1):
         so_far += s.winnable_ns
         signature = sums[s.key][0].signature
@@ -158,7 +190,7 @@ def _kernels(
                 "precision": signature.precision,
                 "unit": signature.unit,
                 "rank": rank,
-                "winnable_share": scale.of_span(s.winnable_ns),
+                "winnable_share": s.winnable_ns * of_span,
                 "cumulative_share": ratio(so_far, total),
                 "advice": helps(
                     signature,
@@ -166,6 +198,8 @@ def _kernels(
                     s.fraction,
                     cpu=s.cpu,
                     precisions=scene.precisions.get(s.key[1], frozenset()),
+                    training=scene.training,
+                    in_graphs=scene.in_graphs,
                 ),
                 "command": _ranked(rank, _deeper(f"kernel{rank}", s, row, scene)),
             }
@@ -243,5 +277,7 @@ def of_window(window: Window, conditions: Conditions, limit: int) -> dict[str, A
         calls[stat.signature.kernel] = Calls(
             before.calls + stat.calls, before.step_calls + stat.step_calls, window.steps or 0
         )
-    scene = Scene(vendors, precisions, calls, conditions)  # its process has ended, most likely: no pid
+    phases = {stat.signature.phase for stat in window.kernels}
+    # Its process has ended, most likely: no pid.
+    scene = Scene(vendors, precisions, calls, conditions, training=is_training(phases))
     return report(sum_of(window), standings, grouped, scene, limit)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.model.answer import ratio, weight_of
-from roofwatch.model.record import Cause, DeviceWindow, Window
+from roofwatch.model.record import Cause, DeviceWindow, IdleCause, Window
 
 BUSY_PARTS = ("compute", "exposed_copy", "exposed_communication")
 # The idle cause of copies and that of communication have the names of kinds of work, too: here they say "waiting".
@@ -19,12 +19,41 @@ PARTS = (*BUSY_PARTS, *(str(cause) for cause in Cause))
 
 SUM_KEYS = (
     "span_ns", "busy_ns", "idle_ns", "est_span_ns", *(f"{part}_ns" for part in PARTS),
-    *(f"{part}_share" for part in PARTS), "causes",
+    *(f"{part}_share" for part in PARTS), "startup_ns", "startup_share", "causes",
 )  # fmt: skip
 ROW_KEYS = (
     "node", "process", "pid", "model", "window", "start_unix_ns", "first_step", "steps", "windows", "device", "index",
     *SUM_KEYS,
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Startup:
+    """The part of a cause that is start-up, and the longest stretch and example of what is left without it."""
+
+    total_ns: int
+    est_ns: float
+    count: int
+    steady_longest_ns: int
+    steady_example: str | None
+
+    def plus(self, other: Startup) -> Startup:
+        """Both."""
+        longer = max(self, other, key=lambda one: one.steady_longest_ns)
+        return Startup(
+            self.total_ns + other.total_ns,
+            self.est_ns + other.est_ns,
+            self.count + other.count,
+            longer.steady_longest_ns,
+            longer.steady_example,
+        )
+
+
+def _startup_of(c: IdleCause, weight: float) -> Startup | None:
+    if not c.startup_count:
+        return None
+    longest = c.longest_ns if c.steady_longest_ns is None else c.steady_longest_ns
+    return Startup(c.startup_ns, c.startup_ns * weight, c.startup_count, longest, c.steady_example)
 
 
 @dataclass(slots=True)
@@ -36,14 +65,34 @@ class CauseSum:
     count: int = 0
     longest_ns: int = 0
     example: str | None = None
+    startup: Startup | None = None
 
-    def add(self, total_ns: int, est_ns: float, count: int, longest_ns: int, example: str | None) -> None:
+    def add(
+        self,
+        total_ns: int,
+        est_ns: float,
+        count: int,
+        longest_ns: int,
+        example: str | None,
+        startup: Startup | None = None,
+    ) -> None:
         """Count one device's cause, or a sum of some."""
+        mine = self.startup or Startup(0, 0.0, 0, self.longest_ns, self.example)
+        if startup is not None or self.startup is not None:
+            self.startup = mine.plus(startup or Startup(0, 0.0, 0, longest_ns, example))
         self.total_ns += total_ns
         self.est_ns += est_ns
         self.count += count
         if longest_ns > self.longest_ns or self.example is None:
             self.longest_ns, self.example = max(longest_ns, self.longest_ns), example
+
+    def steady(self) -> CauseSum:
+        """What is left of it without start-up."""
+        s = self.startup
+        if s is None:
+            return self
+        left = self.total_ns - s.total_ns, self.est_ns - s.est_ns, self.count - s.count
+        return CauseSum(*left, s.steady_longest_ns, s.steady_example)
 
 
 @dataclass(slots=True)
@@ -87,14 +136,35 @@ class TimelineSum:
         self.sampled.add(*figures)
         self.estimated.add(*(figure * weight for figure in figures))
         for c in device.causes:
-            self.cause(c.cause).add(c.total_ns, c.total_ns * weight, c.count, c.longest_ns, c.example)
+            figures_of = (c.total_ns, c.total_ns * weight, c.count, c.longest_ns, c.example)
+            self.cause(c.cause).add(*figures_of, _startup_of(c, weight))
 
     def merge(self, other: TimelineSum) -> None:
         """Count what another sum counts."""
         for mine, theirs in ((self.sampled, other.sampled), (self.estimated, other.estimated)):
             mine.add(theirs.span_ns, theirs.busy_ns, theirs.exposed_copy_ns, theirs.exposed_communication_ns)
         for cause, c in other.causes.items():
-            self.cause(cause).add(c.total_ns, c.est_ns, c.count, c.longest_ns, c.example)
+            self.cause(cause).add(c.total_ns, c.est_ns, c.count, c.longest_ns, c.example, c.startup)
+
+    @property
+    def startup_ns(self) -> int:
+        """Idle time that is start-up, sampled."""
+        return sum(c.startup.total_ns for c in self.causes.values() if c.startup is not None)
+
+    @property
+    def startup_share(self) -> float | None:
+        """The same ÷ span, weighted by what windows stand for."""
+        parts = (c.startup.est_ns for c in self.causes.values() if c.startup is not None)
+        return ratio(sum(parts), self.estimated.span_ns)
+
+    def steady(self) -> TimelineSum:
+        """The timeline without start-up: span and idle time are that much shorter."""
+        found = TimelineSum()
+        found.merge(self)
+        found.sampled.span_ns -= self.startup_ns
+        found.estimated.span_ns -= sum(c.startup.est_ns for c in self.causes.values() if c.startup is not None)
+        found.causes = {cause: left for cause, c in self.causes.items() if (left := c.steady()).count or not c.startup}
+        return found
 
     def cause(self, cause: Cause) -> CauseSum:
         """The sum of a cause, to add to."""
@@ -121,6 +191,8 @@ class TimelineSum:
             "est_span_ns": round(self.estimated.span_ns),
             **{f"{part}_ns": ns for part, ns in self.parts().items()},
             **{f"{part}_share": share for part, share in self.shares().items()},
+            "startup_ns": self.startup_ns,
+            "startup_share": self.startup_share,
             "causes": {
                 str(cause): {
                     "total_ns": c.total_ns,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from roofwatch.cli.render import kernels, text
+from roofwatch.cli.render import commands, gaps, kernels, text
 from roofwatch.cli.render.bars import bar, words
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis import KERNELS
@@ -19,8 +18,9 @@ Row = Mapping[str, Any]
 
 SMALL = 0.01  # of the span: what is in the way for less needs no fix
 FIXES_FROM = 0.05  # of the span: below it a cause is told without its fixes
-KERNEL_COMMANDS = 3  # in the text; JSON has one for each row
+ONE_STRETCH = 0.9  # of a cause: then it is one stretch
 INDENT = "   "
+_UNITS = frozenset({"%", "ns", "µs", "ms", "s", "min", "h", "d"})
 
 COLUMNS = (
     Column("#", right=True),
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("shapes", floor=12, drop=3),
     Column("calls", right=True, drop=4),
     Column("time", right=True, drop=2),
-    Column("bound", floor=7),
+    Column("bound"),
     Column("roof", right=True),
     Column("winnable", right=True),
     Column("of all", right=True),
@@ -45,38 +45,61 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     lines = text.joined([text.clean(part) for part in parts if part], room)
     if answer["verdict"]["first_cause"] is None:
         return "\n".join(lines) + "\n"
-    lines += ["", *_first(answer["verdict"], room)]
+    lines += ["", *_begun(answer["startup"], room), *_first(answer["verdict"], room)]
     lines += ["", "1  Where the time went", *_where(answer, room)]
     lines += ["", "2  Kernels worth touching, by what reaching the roof would win back", *_kernels(answer, room)]
     lines += ["", "3  What helps", *_helps(answer["rows"], room)] if answer["rows"] else []
-    deeper = _commands(answer, room)
+    deeper = commands.listed(answer, FIXES_FROM, room)
     lines += ["", "4  Look deeper (CMD: the job's command)", *deeper] if deeper else []
     warned = [line for warning in answer["warnings"] for line in _warning(warning, room)]
     lines += ["", "Beware", *warned] if warned else []
     return "\n".join(lines) + "\n"
 
 
+def _begun(startup: Row | None, room: int) -> list[str]:
+    """What start-up took, where it is worth a word: all that follows is of the time without it."""
+    if startup is None or (startup["share"] or 0.0) < SMALL:
+        return []
+    took = f"{text.percent_fine(startup['share'])} of the span, {text.duration(startup['total_ns'])}"
+    said = (
+        f"Start-up: {took}: loading code, making contexts, waiting for a first kernel. It does not come back: record "
+        "after the warm-up. What follows is about the rest."
+    )
+    lines = wrapped(said, room)
+    if startup["example"]:
+        lines += [f"{INDENT}{line}" for line in gaps.told(startup["example"], room - len(INDENT))]
+    return [*lines, ""]
+
+
 def _first(verdict: Row, room: int) -> list[str]:
     first, share = verdict["first_cause"], text.percent(verdict["share"])
+    begun = (verdict["startup_share"] or 0.0) >= SMALL
+    time = "the rest" if begun else "the time"
     system, own = text.percent(verdict["system_share"]), text.percent(verdict["kernels_share"])
-    won = f"reaching their roof would win {text.percent(verdict['winnable_share'])}"
     unknown = verdict["unknown_roof_share"] or 0.0
-    rest = f", and of {text.percent(unknown)} the roof is unknown" if unknown >= SMALL else ""
+    if verdict["winnable_share"] is None:
+        won, rest = "what reaching their roof would win is not known", ""
+    else:
+        won = f"reaching their roof would win {text.percent(verdict['winnable_share'])}"
+        rest = f", and of {text.percent(unknown)} the roof is unknown" if unknown >= SMALL else ""
     if verdict["stop_kernels"]:
         said = f"Do not tune kernels yet: they take {own}, what is in their way {system}."
+    elif first == KERNELS and verdict["winnable_share"] is None:
+        said = f"Of them {won}; what is in their way takes {system}."
     elif first == KERNELS:
-        said = f"Of the whole time {won}{rest}; what is in their way takes {system}."
+        said = f"Of {'it' if begun else 'the whole time'} {won}{rest}; what is in their way takes {system}."
     else:
-        said = f"Kernels take {own}, but {won}{rest}."
-    return wrapped(f"First: {words(first)}, {share} of the time. {said}", room)
+        said = f"Kernels take {own}, but {won}{rest}; what is in their way takes {system}."
+    return wrapped(f"First: {words(first)}, {share} of {time}. {said}", room)
 
 
 def _where(answer: Answer, room: int) -> list[str]:
-    time, overhead = answer["time"], answer["verdict"]["op_overhead_share"] or 0.0
-    busy = [f"compute {text.percent(time['compute_share'])}"]
+    time, overhead = answer["steady"], answer["verdict"]["op_overhead_share"] or 0.0
+    told = overhead >= SMALL
+    busy = [f"{'kernels' if told else 'compute'} {text.percent(time['compute_share'] - (overhead if told else 0.0))}"]
+    busy += [f"dispatch of ops {text.percent(overhead)}"] if told else []
     for part in BUSY_PARTS[1:]:
         busy += [f"{words(part)} {text.percent(time[f'{part}_share'])}"] if time[f"{part}_ns"] else []
-    busy += [f"of it dispatch of small ops {text.percent(overhead)}"] if overhead >= SMALL else []
     lines = text.joined([*busy, f"idle {text.percent(_idle(time))}"], room - len(INDENT))
     lines = [INDENT + line for line in [*lines, bar(time, room - len(INDENT))]]
     told = [cause for cause in answer["causes"] if cause["share"] >= SMALL]
@@ -93,17 +116,25 @@ def _cause(cause: Row, room: int) -> list[str]:
     """A cause with its evidence, and what is usually done about it."""
     parts = [f"{words(cause['cause'])} {text.percent(cause['share'])}"]
     if cause["count"]:
-        parts += [f"{text.count(cause['count'])} times", f"longest {text.duration(cause['longest_ns'])}"]
+        parts += _stretches(cause)
     if cause["exposed_ns"]:
         parts.append(f"{text.duration(cause['exposed_ns'])} of it exposed work")
     lines = [INDENT + line for line in text.joined(parts, room - len(INDENT))]
     if cause["example"]:
-        lines.append(text.cut_middle(f"{INDENT}  {text.clean(cause['example'])}", room))
+        lines += [f"{INDENT}  {line}" for line in gaps.told(cause["example"], room - len(INDENT) - 2)]
     if cause.get("peers"):
         lines += wrapped(f"{INDENT}  {_peers(cause['peers'])}", room)
     if cause["share"] >= FIXES_FROM:
         lines += [line for fix in cause["fixes"] for line in _bullet(fix, room)]
     return lines
+
+
+def _stretches(cause: Row) -> list[str]:
+    """How often and how long at most; where one stretch is nearly all of it, the number of the others says nothing."""
+    longest, count = text.duration(cause["longest_ns"]), cause["count"]
+    if count == 1 or cause["longest_ns"] >= ONE_STRETCH * cause["idle_ns"]:
+        return [f"one stretch of {longest}" + (f", and {text.count(count - 1)} tiny" if count > 1 else "")]
+    return [f"{text.count(count)} times", f"longest {longest}"]
 
 
 def _peers(peers: Row) -> str:
@@ -127,7 +158,7 @@ def _kernels(answer: Answer, room: int) -> list[str]:
         cells = [_cells(row) for row in answer["rows"]]
         lines += table(*kernels.named_once(COLUMNS, cells, answer["rows"]), room)
     else:
-        lines.append(f"{INDENT}none: no kernel is known to be above its roof")
+        lines.append(f"{INDENT}none: of no kernel is it known how much faster its roof would be")
     unknown = answer["unjudged"]
     if unknown["rows_count"]:
         share = text.percent(unknown["share"])
@@ -185,42 +216,6 @@ def _judged(row: Row) -> str:
     )
 
 
-def _commands(answer: Answer, room: int) -> list[str]:
-    """The commands with their names, each once; of a kernel of unknown roof where such kernels are much."""
-    shown: dict[str, tuple[str, Row]] = {}
-    for one in answer["commands"]:
-        if one["what"] != "kernel":
-            shown.setdefault(one["command"], (f"the {one['what']}", one))
-        elif one["rank"] <= KERNEL_COMMANDS:
-            shown.setdefault(one["command"], (f"#{one['rank']}", one))
-    unknown = answer["unjudged"]
-    if (unknown["span_share"] or 0.0) >= FIXES_FROM and unknown["rows"][0]["command"]:
-        one = unknown["rows"][0]["command"]
-        shown.setdefault(one["command"], ("the largest of unknown roof", one))
-    return [line for name, one in shown.values() for line in (f"{INDENT}{name}:", *shell(one["arguments"], room))]
-
-
-def shell(arguments: Sequence[str], room: int) -> list[str]:
-    """A command quoted for a shell, broken between its arguments; an option keeps its value beside it."""
-    indent = INDENT + "  "
-    lines: list[str] = [indent]
-    words_ = [shlex.quote(word) for word in arguments]
-    groups: list[str] = []
-    for word in words_:
-        if groups and groups[-1].startswith("-") and " " not in groups[-1] and not word.startswith("-"):
-            groups[-1] += f" {word}"
-        else:
-            groups.append(word)
-    for group in groups:
-        fits = text.width(lines[-1]) + text.width(group) + 3 <= room
-        if lines[-1].strip() and not fits:
-            lines[-1] += " \\"
-            lines.append(f"{indent}  {group}")
-        else:
-            lines[-1] += (" " if lines[-1].strip() else "") + group
-    return lines
-
-
 def _warning(warning: Row, room: int) -> list[str]:
     """A mistake in words, its figures filled in."""
     names = [name for _, name, _, _ in Formatter().parse(warning["text"]) if name]
@@ -241,11 +236,22 @@ def _bullet(sentence: str, room: int, indent: str = f"{INDENT}  ") -> list[str]:
     return [f"{indent}- {first}", *(f"{indent}  {line}" for line in rest)]
 
 
+def _glued(sentence: str) -> list[str]:
+    """The words of a sentence; a figure and its unit are one."""
+    found: list[str] = []
+    for word in sentence.split():
+        if found and word.rstrip(".,:;)") in _UNITS and found[-1][-1:].isdigit():
+            found[-1] += f" {word}"
+        else:
+            found.append(word)
+    return found
+
+
 def wrapped(sentence: str, room: int) -> list[str]:
     """A sentence in lines of at most ``room`` columns, broken at spaces; a longer word is cut."""
     indent = sentence[: len(sentence) - len(sentence.lstrip(" "))]
     lines = [indent]
-    for word in sentence.split():
+    for word in _glued(sentence):
         short = text.cut(word, room - len(indent))
         if lines[-1] != indent and text.width(lines[-1]) + 1 + text.width(short) > room:
             lines.append(indent)

@@ -106,10 +106,7 @@ class Examples:
         if not len(returned):
             return "after a wait"
         since = max(int(returned.max()), start)
-        return (
-            f"the device had run dry after {self._last(blocking, until)}, "
-            f"and the host took {(until - since) / 1e6:.3f} ms to launch again"
-        )
+        return f"after {self._last(blocking, until)} the host took {(until - since) / 1e6:.3f} ms to launch again"
 
     def _longest(self, events: Events, start: int, until: int) -> int | None:
         """The event that takes most of a stretch; of equal ones the outermost."""

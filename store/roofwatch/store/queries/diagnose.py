@@ -10,8 +10,8 @@ from sqlalchemy import Connection, and_, case, func, select
 from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Key, Part, Standing, standing
 from roofwatch.model.diagnosis_mistakes import EARLY_STEPS, Conditions
-from roofwatch.model.diagnosis_report import Calls, Scene, chosen, report
-from roofwatch.model.record import Bound, Padding, Trigger, Vendor
+from roofwatch.model.diagnosis_report import Calls, Scene, chosen, is_training, report
+from roofwatch.model.record import Bound, Padding, Phase, Trigger, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import kernels, peers
@@ -39,6 +39,7 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         precisions=_precisions(devices),
         calls=_calls(connection, f, shown),
         conditions=_conditions(connection, f),
+        training=is_training(_phases(connection, f)),
         pid=_pid(connection, f),
         peers=_peers(connection, f, time),
     )
@@ -112,19 +113,53 @@ def _conditions(connection: Connection, f: Filter) -> Conditions:
     early = and_(w.first_step.is_not(None), w.first_step < EARLY_STEPS)
     sums_of = (w.padding_batches, w.padding_real_tokens, w.padding_padded_tokens, w.padding_real_squared,
                w.padding_padded_squared)  # fmt: skip
-    count, steps, started, *padding = connection.execute(
-        windows_of(f, func.count(), func.sum(w.steps), func.count(case((early, 1))), *map(func.sum, sums_of))
-    ).one()
+    unclear = 2 * w.classified_ns < w.classifiable_ns
+    shapeless = case((and_(unclear, w.has_host_events, ~w.shapes_recorded), 1))
+    without = (func.count(shapeless), func.count(case((and_(unclear, ~w.has_host_events), 1))))
+    waited = (func.sum(w.waits), func.sum(w.wait_ns), func.max(w.longest_wait_ns))
+    recorded = (func.sum(w.python_events), func.sum(w.events_read))
+    count, steps, started, shapes, ops, waits, wait_ns, longest, python, events, *padding = connection.execute(
+        windows_of(
+            f, func.count(), func.sum(w.steps), func.count(case((early, 1))), *without, *waited, *recorded,
+            *map(func.sum, sums_of),
+        )
+    ).one()  # fmt: skip
     seen = coverage(connection, f)
     known = [None if figure is None else int(figure) for figure in padding]
     return Conditions(
         windows=count,
         steps=None if steps is None else int(steps),
         early_windows=started,
+        python_events=int(python or 0),
+        events=int(events or 0),
+        waits=_known(waits),
+        wait_ns=_known(wait_ns),
+        longest_wait_ns=_known(longest),
+        shapeless_windows=shapes,
+        opless_windows=ops,
+        backlog_share=ratio(seen.backlog_ns, seen.device_time_ns),
+        graph_share=ratio(seen.graph_ns, seen.device_time_ns),
         padding=None if None in known else Padding(*(figure for figure in known if figure is not None)),
         cost_share=cost(connection, f)["share"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
     )
+
+
+def _known(figure: Any) -> int | None:
+    return None if figure is None else int(figure)
+
+
+def _phases(connection: Connection, f: Filter) -> set[Phase]:
+    """The phases that any kernel was launched in."""
+    scope = devices_of(f)
+    query = (
+        select(signatures.c.phase)
+        .distinct()
+        .select_from(scope)
+        .join(kernel_stats, kernels.of_device(scope))
+        .join(signatures, signatures.c.id == kernel_stats.c.signature_id)
+    )
+    return {Phase(phase) for phase in connection.scalars(query)}
 
 
 def _pid(connection: Connection, f: Filter) -> int | None:

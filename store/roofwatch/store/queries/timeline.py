@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, and_, func, select
+from sqlalchemy import CTE, ColumnElement, Connection, and_, case, func, select
 
 from roofwatch.model.record import Cause
-from roofwatch.model.timeline import TimelineSum, row
+from roofwatch.model.timeline import Startup, TimelineSum, row
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.scope import devices_of, windows_of
 from roofwatch.store.schema import idle_causes, nodes, processes, window_devices, windows
@@ -56,10 +56,15 @@ def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[in
         figures = found[tuple(group)]
         figures.sampled.add(int(span), int(busy), int(copy), int(comm))
         figures.estimated.add(float(est_span), float(est_busy), float(est_copy), float(est_comm))
-    for *group, cause, total, est, count, longest, example in connection.execute(_causes(scope, keys, inside)):
-        figures = found[tuple(group)]
-        figures.cause(Cause(cause)).add(int(total), float(est), int(count), int(longest), example)
+    for line in connection.execute(_causes(scope, keys, inside)):
+        cause, total, est, count, longest, example, *own = line[len(keys) :]
+        figures = found[tuple(line[: len(keys)])]
+        figures.cause(Cause(cause)).add(int(total), float(est), int(count), int(longest), example, _startup(*own))
     return dict(found)
+
+
+def _startup(total: int, est: float, count: int, longest: int, example: str | None) -> Startup | None:
+    return Startup(int(total), float(est), int(count), int(longest), example) if count else None
 
 
 def _busy(scope: CTE, keys: Sequence[ColumnElement[Any]]) -> Any:
@@ -79,7 +84,10 @@ def _causes(scope: CTE, keys: Sequence[ColumnElement[Any]], inside: Sequence[Col
     """Sums by cause, with the example of the longest stretch of each."""
     c = idle_causes.c
     by = [*keys, c.cause]
-    place = func.row_number().over(partition_by=by, order_by=(c.longest_ns.desc(), c.window_id, c.position))
+    steady = func.coalesce(c.steady_longest_ns, c.longest_ns)
+    order = (c.window_id, c.position)
+    place = func.row_number().over(partition_by=by, order_by=(c.longest_ns.desc(), *order))
+    steady_place = func.row_number().over(partition_by=by, order_by=(steady.desc(), *order))
     ranked = (
         select(
             *(key.label(f"key{i}") for i, key in enumerate(keys)),
@@ -90,6 +98,12 @@ def _causes(scope: CTE, keys: Sequence[ColumnElement[Any]], inside: Sequence[Col
             c.longest_ns,
             c.example,
             place.label("place"),
+            c.startup_ns,
+            (c.startup_ns * scope.c.weight).label("startup_est_ns"),
+            c.startup_count,
+            steady.label("steady_longest_ns"),
+            case((c.steady_longest_ns.is_(None), c.example), else_=c.steady_example).label("steady_example"),
+            steady_place.label("steady_place"),
         )
         .select_from(scope)
         .join(idle_causes, and_(c.window_id == scope.c.window_id, c.position == scope.c.position))
@@ -99,9 +113,10 @@ def _causes(scope: CTE, keys: Sequence[ColumnElement[Any]], inside: Sequence[Col
     r = ranked.c
     groups = [*(r[f"key{i}"] for i in range(len(keys))), r.cause]
     first = func.max(r.example).filter(r.place == 1)
-    return select(
-        *groups, func.sum(r.total_ns), func.sum(r.est_ns), func.sum(r["count"]), func.max(r.longest_ns), first
-    ).group_by(*groups)
+    steady_first = func.max(r.steady_example).filter(r.steady_place == 1)
+    of_all = (func.sum(r.total_ns), func.sum(r.est_ns), func.sum(r["count"]), func.max(r.longest_ns), first)
+    begun = (func.sum(r.startup_ns), func.sum(r.startup_est_ns), func.sum(r.startup_count))
+    return select(*groups, *of_all, *begun, func.max(r.steady_longest_ns), steady_first).group_by(*groups)
 
 
 Places = dict[Group, dict[str, Any]]
