@@ -47,6 +47,9 @@ def test_labels():
     assert parse(["--labels", "cluster=a, rack=7,q=x=y"], {}).labels == {"cluster": "a", "rack": "7", "q": "x=y"}
 
 
+SETS = "PipeUtilization, ArithmeticUtilization, MemoryAccess"
+
+
 @pytest.mark.parametrize(
     ("arguments", "environ", "told"),
     [
@@ -56,6 +59,11 @@ def test_labels():
         (["--interval", "inf"], {}, "--interval 'inf': must be at least 0.5"),
         ([], {"ROOFWATCH_AGENT_STEPS": "1.5"}, "ROOFWATCH_AGENT_STEPS '1.5': must be a number"),
         (["--labels", "rack"], {}, "--labels 'rack': must be key=value, several joined by commas"),
+        (
+            ["--npu-metrics", "Everything"],
+            {},
+            f"--npu-metrics 'Everything': must be one or more of {SETS}, joined by commas",
+        ),
         ([], {"ROOFWATCH_AGENT_SYSTEM": "maybe"}, "ROOFWATCH_AGENT_SYSTEM 'maybe': must be 1 or 0"),
     ],
 )

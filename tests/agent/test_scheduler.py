@@ -172,3 +172,31 @@ def test_the_schedule_can_be_changed_and_wild_wishes_are_bounded(run_loop, event
         scheduler.stop()
 
     run_loop(main)
+
+
+def test_an_npu_has_time_for_its_analysis_and_its_metrics_in_turn(run_loop, monkeypatch):
+    """A process whose windows are analysed beside it is waited for as long as that may take; others are not."""
+    monkeypatch.setattr(module, "FIRST_STEP_WITHIN_S", 0)
+    monkeypatch.setattr(module, "SLACK_S", 0)
+
+    async def main():
+        names = ("PipeUtilization", "MemoryAccess")
+        scheduler = Scheduler(Config(interval=3600, npu_metrics=names), Counters(), lambda: 0)
+        npu, other = Peer("npu"), Peer()
+        for peer in (npu, other):
+            scheduler.add(peer)
+        asked = []
+        for _ in range(3):
+            assert scheduler.request(npu, Wish(2, 200)) == ""
+            asked.append(npu.sent[-1]["metrics"])
+            await asyncio.sleep(0.12)  # more than the patience with others: 50 ms, the first window's length
+            assert scheduler.answered(npu, npu.sent[-1]["request"]) is not None
+            scheduler.learned(npu, Seen(50 * MS, 500, 1))
+        assert asked == ["PipeUtilization", "MemoryAccess", "PipeUtilization"]
+        assert scheduler.request(other, Wish(2, 200)) == ""
+        assert "metrics" not in other.sent[-1]
+        await asyncio.sleep(0.12)
+        assert scheduler.answered(other, other.sent[-1]["request"]) is None
+        scheduler.stop()
+
+    run_loop(main)

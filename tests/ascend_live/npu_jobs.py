@@ -78,6 +78,7 @@ class Node:
         own = {
             "PYTHONPATH": str(STAND_IN),
             "PATH": f"{self.folder / 'bin'}:{clean['PATH']}",
+            "ASCEND_STAND_IN_LIGHT": "1",
             "ASCEND_STAND_IN_DB": str(self.sample),
             "ASCEND_STAND_IN_LOG": str(self.log),
             "ROOFWATCH_NPU_DIR": str(self.scratch),

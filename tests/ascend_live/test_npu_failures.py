@@ -18,6 +18,7 @@ FAULTS = {
     # what fails: (environment, reason, how the detail begins)
     "fails": ({}, protocol.ANALYSIS, "failed"),  # and marks itself done
     "zero": ({}, protocol.ANALYSIS, "rows"),
+    "columns": ({}, protocol.ANALYSIS, "columns"),  # of a version that nobody knows
     "fills": (SMALL, protocol.DISK, "bytes"),
     "nodata": ({}, protocol.ERROR, "no device data"),
     "start": ({}, protocol.ERROR, "start: Call start failed. Exception: [ERROR] ERR00100 stand-in: start"),

@@ -13,7 +13,7 @@ import pytest
 from little_agent import Connection, LittleAgent
 from npu_jobs import KERNELS, LOOP, SPEAKS, SPOKEN, TRAIN, Node
 
-from roofwatch.hook import protocol
+from roofwatch.hook import npu_guard, protocol
 from roofwatch.model.record import Cost
 
 
@@ -53,7 +53,7 @@ def test_windows_of_a_training_job(node: Node, agent: LittleAgent) -> None:
     """
     alone = node.end(node.start(SPEAKS, None))
     assert alone == SPOKEN
-    job = node.start(SPEAKS, agent.path)
+    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN_LIGHT="")
     connection = agent.accept()
     time.sleep(0.5)  # some steps without a window
     asked = (("PipeUtilization", True), ("MemoryAccess", False))
@@ -192,27 +192,29 @@ def test_the_jobs_own_profiler_comes_first(node: Node, agent: LittleAgent, when:
 
 OTHERS = {
     "msprof": {"PROFILING_MODE": "dynamic"},
+    "msprof ": {"PROFILER_SAMPLECONFIG": "{}"},
     "msmonitor": {"MSMONITOR_USE_DAEMON": "1"},
+    "msmonitor ": {"KINETO_USE_DAEMON": "1"},
     "dynamic_profile": {"PROF_CONFIG_PATH": "/somewhere"},
-    "mspti": {"IMPORTS": "mspti"},
-    "dynamic_profile by a call": {"IMPORTS": "dynamic"},
+    "mspti": {"LD_PRELOAD": "/usr/lib/libother.so:/opt/cann/lib64/libmspti.so"},
+    "": {"MSMONITOR_USE_DAEMON": "0", "PROFILING_MODE": "", "LD_PRELOAD": "/usr/lib/libjemalloc.so"},
 }
-IMPORTS = """
-import types
-if os.environ.get("IMPORTS") == "mspti":
-    sys.modules["mspti"] = types.ModuleType("mspti")
-if os.environ.get("IMPORTS") == "dynamic":
-    from torch_npu.profiler import dynamic_profile
-    dynamic_profile.init("/somewhere")
-"""
 
 
 @pytest.mark.parametrize("who", OTHERS)
+def test_who_else_profiles(who: str) -> None:
+    """Each tool is told by the variable that switches it on, and not by one that does not."""
+    assert npu_guard.others(None, OTHERS[who]) == who.strip()
+
+
+@pytest.mark.parametrize("who", ["msprof", "dynamic_profile"])
 def test_beside_another_profiler_there_are_no_windows(node: Node, agent: LittleAgent, who: str) -> None:
-    """Refused with the other's name, and the vendor's profiler is not touched."""
-    job = node.start(TRAIN + IMPORTS + LOOP, agent.path, **OTHERS[who])
+    """Told by a variable, or by the call that switches it on: refused with its name, and nothing is begun."""
+    call = "from torch_npu.profiler import dynamic_profile\ndynamic_profile.init('/somewhere')\n"
+    env = {"PROFILING_MODE": "dynamic"} if who == "msprof" else {}
+    job = node.start(TRAIN + (call if who == "dynamic_profile" else "") + LOOP, agent.path, **env)
     refusal, _ = agent.accept().take(steps=2)
-    assert (refusal["reason"], refusal["detail"]) == (protocol.OWN_PROFILER, who.split(maxsplit=1)[0])
+    assert (refusal["reason"], refusal["detail"]) == (protocol.OWN_PROFILER, who)
     assert node.end(job) == (0, "", "")
     assert not node.happened("init")
 

@@ -1,5 +1,6 @@
 """The graphs this process has captured, with their op logs, and which of them ran while a window was open."""
 
+import itertools
 import json
 import threading
 import time
@@ -21,31 +22,30 @@ class Graphs:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self.count = 0
+        self._numbers = itertools.count(1)  # threads may capture at the same time
         self.logs: Dict[str, str] = {}  # key → JSON text; captures alike share one
         self._bytes = 0
-        self._hearing: Dict[int, Listener] = {}  # by the graph's id, while it captures
         self._open = False
         self._opened = 0
         self._replays: List[Tuple[int, int, Any]] = []  # thread, nanoseconds since the opening, mark
         self._missed = 0
 
-    def begins(self, graph: Any) -> None:
-        """A capture has begun on this thread."""
+    def begins(self) -> Optional[Listener]:
+        """A capture has begun on this thread: who listens to it."""
         try:
-            self._hearing[id(graph)] = Listener(self._torch)
+            return Listener(self._torch)
         except Exception as error:
             failure("graph", error)
+            return None
 
-    def ends(self, graph: Any) -> None:
+    def ends(self, graph: Any, listener: Optional[Listener]) -> None:
         """The capture is about to end: nothing of ours is in the way of its last call."""
-        listener = self._hearing.pop(id(graph), None)
-        if listener is None:
-            return
-        listener.stop()
         try:
-            self.count += 1
-            setattr(graph, _MARK, (self.count, self._keep(listener.log.seal())))
+            text = None
+            if listener is not None:
+                listener.stop()
+                text = listener.log.seal()
+            setattr(graph, _MARK, (next(self._numbers), self._keep(text)))
         except Exception as error:
             failure("graph", error)
 

@@ -5,7 +5,7 @@ import sys
 from typing import Any, Dict, Mapping, Optional
 
 from . import guard, identity, npu, npu_guard
-from .capture import Captures
+from .capture import Capture, Captures
 from .dynamo import skip_in_dynamo
 from .log import failure
 from .paths import choose
@@ -50,8 +50,8 @@ class Hook:
         # Again here: under ``python -m`` a launcher imports torch before its own module is __main__.
         return not is_worker() and (self.explicit or not is_launcher())
 
-    def _capture_begins(self) -> None:
-        self.taker.capture_begins()
+    def _capture_begins(self, capture: Capture) -> None:
+        self.taker.capture_begins(capture)
 
     def _describe(self) -> Dict[str, Any]:
         self._accelerate()

@@ -24,12 +24,17 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-FAILED, TIME, BYTES, ROWS = "failed", "time", "bytes", "rows"  # why there is no database
+FAILED, TIME, BYTES, ROWS, COLUMNS = "failed", "time", "bytes", "rows", "columns"  # why there is no database
 NICE = 15
 TICK_S = 0.1
 MEASURE_S = 0.5  # how often the folder's bytes are added up
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-OUTPUT, DATABASE, TABLE = "ASCEND_PROFILER_OUTPUT", "ascend_pytorch_profiler", "COMPUTE_TASK_INFO"
+OUTPUT, DATABASE = "ASCEND_PROFILER_OUTPUT", "ascend_pytorch_profiler"
+# What every window with a kernel has, in every version of the database that is known.
+TASKS = (
+    "SELECT count(*) FROM TASK t JOIN COMPUTE_TASK_INFO c ON c.globalTaskId = t.globalTaskId"
+    " WHERE t.endNs >= t.startNs AND c.name IS NOT NULL"
+)
 
 # What the fresh interpreter runs. It is started in the profile's folder, which is no place to import from.
 ANALYSE = """
@@ -198,15 +203,15 @@ def database(profile: str) -> Tuple[int, int]:
 
 
 def rows(path: str) -> int:
-    """Rows of the table that every window with a kernel fills. Raises GaveUp where there is none."""
+    """Compute tasks with a time and a name. Raises GaveUp where there is none, or no such table or column."""
     try:
         connection = sqlite3.connect("file:%s?mode=ro&immutable=1" % path, uri=True)
         try:
-            (count,) = connection.execute("SELECT count(*) FROM " + TABLE).fetchone()  # noqa: S608 - a constant
+            (count,) = connection.execute(TASKS).fetchone()
         finally:
             connection.close()
     except sqlite3.Error:
-        raise GaveUp(ROWS) from None
+        raise GaveUp(COLUMNS) from None
     if not count:
         raise GaveUp(ROWS)
     return int(count)

@@ -112,8 +112,7 @@ def install(vendor: Vendor, taker: Any, path: Any) -> None:
     _around(vendor.interface, "init_trace", lambda: _begins(taker, path), None, path.quiet.inside)
     _around(vendor.interface, "finalize_trace", None, lambda: _ends(taker), path.quiet.inside)
     if vendor.graph is not None:
-        _around(vendor.graph, "capture_begin", taker.capture_begins, None, failed=lambda: _captured(taker))
-        _around(vendor.graph, "capture_end", None, lambda: _captured(taker))
+        taker.captures.watch(vendor.graph, heard=False)
     if vendor.walk is not None:
         sys.modules[vendor.interface.__module__].__dict__["get_cann_version"] = functools.lru_cache(None)(vendor.walk)
 
@@ -135,17 +134,12 @@ def _ends(taker: Any) -> None:
     taker.job_profiler = 0
 
 
-def _captured(taker: Any) -> None:
-    taker.captures.count = max(0, taker.captures.count - 1)
-
-
 def _around(
     kind: Any,
     name: str,
     before: Optional[Callable[[], None]],
     after: Optional[Callable[[], None]],
     skip: Callable[[], bool] = lambda: False,
-    failed: Optional[Callable[[], None]] = None,
 ) -> None:
     function = getattr(kind, name)
 
@@ -156,9 +150,6 @@ def _around(
         _quietly(name, before)
         try:
             return function(*args, **kwargs)
-        except BaseException:
-            _quietly(name, failed)
-            raise
         finally:
             _quietly(name, after)
 

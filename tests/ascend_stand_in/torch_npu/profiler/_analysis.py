@@ -71,6 +71,8 @@ def _export(path: Path, faults: frozenset[str]) -> None:
         connection.execute("DELETE FROM COMPUTE_TASK_INFO")
     if "columns" in faults:
         connection.execute("ALTER TABLE TASK RENAME COLUMN startNs TO begin")
+    if "large" in faults:
+        connection.execute("CREATE TABLE MORE AS SELECT randomblob(2 << 20) AS data")
     connection.commit()
     connection.close()
 
