@@ -12,7 +12,7 @@ from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
 from roofwatch.collectors.graphs import NOTHING, Known
 from roofwatch.model.devices import calibration_file, cpu_model
-from roofwatch.model.diagnosis_mistakes import Conditions, conditions_of
+from roofwatch.model.diagnosis_mistakes import BACKLOG, LOOSE_GRAPHS, Conditions, conditions_of
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.model.record import Device, Node, Process, Trigger, Vendor, Window
 
@@ -80,6 +80,36 @@ def unjudged(path: Path, window: Window, cpu: Device) -> str | None:
     return (
         f"{path}: its ops are not judged, this CPU was not measured with {cpu.units} threads: run '{calibrate}' first."
     )
+
+
+def in_vain(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
+    """One sentence where --graph-capture has nothing to say."""
+    if not captures or window.graphs:
+        return []
+    return [f"{path}: --graph-capture does nothing, no device graph was launched in it."]
+
+
+def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
+    """Sentences about how the trace was recorded, where that is why its kernels have no verdict."""
+    found, known = in_vain(path, window, captures), conditions_of(window)
+    if any(d.device.vendor is Vendor.CPU for d in window.devices) and not known.shapeless_windows:
+        return found
+    if known.opless_windows:
+        found.append(
+            f"{path}: no operators were recorded, so kernels have no shapes: profile the CPU too (record_shapes=True)."
+        )
+    if known.shapeless_windows:
+        found.append(f"{path}: no input shapes were recorded, so most kernels have no roof: record_shapes=True.")
+    if (known.graph_loose_share or 0.0) > LOOSE_GRAPHS and not captures:
+        share = f"{known.graph_loose_share or 0.0:.0%}".replace("%", " %")
+        found.append(
+            f"{path}: {share} of device time is in graphs that are not tied to ops: a profile of their capture ties "
+            "them (--graph-capture CAPTURE)."
+        )
+    if (known.backlog_share or 0.0) > BACKLOG:
+        share = f"{known.backlog_share or 0.0:.0%}".replace("%", " %")
+        found.append(f"{path}: {share} of device time was launched before the window, so its ops are not known.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     The same answer as top gives from a store, with the device, where it waited and why.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
-    from roofwatch.cli.files import Origin, captured, recorded_on, unjudged, window_of  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, hints, recorded_on, unjudged, window_of  # noqa: PLC0415
     from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model import answer, answer_rows  # noqa: PLC0415
 
@@ -82,6 +82,8 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     )
     if unknown := unjudged(file, window, cpu):
         errors.say(unknown)
+    for hint in hints(file, window, captures):
+        errors.say(hint)
     if problem:
         errors.say(problem)
         return errors.INCOMPLETE

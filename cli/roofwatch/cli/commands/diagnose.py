@@ -17,7 +17,9 @@ Examples:
 \b
 First it weighs what is in the kernels' way (idle time by cause, copies and
 communication with no compute beside them) against the kernels themselves.
-Where the first is more, do not tune kernels yet.
+Where the first is more, do not tune kernels yet; where it is more than the
+kernels could win at their roof, its largest part is first. Start-up (loading
+code, making contexts) is told apart and left out of all of this.
 \b
 winnable  time that reaching the roof would win back; "of all": of the whole
           time, "so far": of all that is winnable
@@ -71,7 +73,7 @@ def command(
 
 def _of_file(file: Path, on: tuple[bool, int | None], captures: tuple[Path, ...], limit: int, form: str) -> int:
     from roofwatch.cli import showing  # noqa: PLC0415
-    from roofwatch.cli.files import Origin, captured, read, recorded_on, unjudged  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, in_vain, read, recorded_on, unjudged  # noqa: PLC0415
     from roofwatch.cli.render import diagnosis  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
     from roofwatch.model.diagnosis_report import KERNEL_KEYS, of_window  # noqa: PLC0415
@@ -101,6 +103,8 @@ def _of_file(file: Path, on: tuple[bool, int | None], captures: tuple[Path, ...]
     )
     if unknown := unjudged(file, found.window, cpu):
         errors.say(unknown)
+    for hint in in_vain(file, found.window, captures):
+        errors.say(hint)
     if found.problem:
         errors.say(found.problem)
         return errors.INCOMPLETE

@@ -39,6 +39,7 @@ unknown       nothing tells
 @options.source
 @options.filters(since="1h")
 @options.recorded_here
+@options.graph_captures
 @options.limit(20)
 @options.output
 def command(
@@ -63,8 +64,9 @@ def command(
     from roofwatch.model.timeline import ROW_KEYS  # noqa: PLC0415
 
     options.one_subject(file)
+    captures: tuple[Path, ...] = given.pop("captures")
     if file is not None:
-        return _of_file(file, by, here, threads, limit, form)
+        return _of_file(file, by, (here, threads), captures, limit, form)
     asked = filter_of(given)
     answer = ask("timeline" if by == "device" else f"timeline_{by}", asked, limit, store=store, db=db)
     answer["query"] |= {"name": "timeline", "by": by}
@@ -78,20 +80,30 @@ def command(
     )
 
 
-def _of_file(file: Path, by: str, here: bool, threads: int | None, limit: int, form: str) -> int:
+def _of_file(
+    file: Path, by: str, on: tuple[bool, int | None], captures: tuple[Path, ...], limit: int, form: str
+) -> int:
     from roofwatch.cli import showing  # noqa: PLC0415
-    from roofwatch.cli.files import Origin, read, recorded_on  # noqa: PLC0415
+    from roofwatch.cli.files import Origin, captured, in_vain, read, recorded_on  # noqa: PLC0415
     from roofwatch.cli.render import timeline  # noqa: PLC0415
     from roofwatch.model import answer  # noqa: PLC0415
     from roofwatch.model.timeline import ROW_KEYS, rows_of, sum_of  # noqa: PLC0415
 
-    cpu = recorded_on(here, threads)
-    found = read(file, Origin(cpu=cpu))
+    cpu = recorded_on(*on)
+    found = read(file, Origin(cpu=cpu, graphs=captured(captures)))
     coverage = answer.CoverageSum()
     coverage.add(found.window)
     rows = rows_of([found.window], by)
     result = answer.answer(
-        {"name": "timeline", "file": str(file), "by": by, "here": here, "threads": cpu.units, "limit": limit},
+        {
+            "name": "timeline",
+            "file": str(file),
+            "by": by,
+            "here": on[0],
+            "threads": cpu.units,
+            "graph_captures": [str(path) for path in captures],
+            "limit": limit,
+        },
         coverage,
         rows[:limit] if limit else rows,
         summary=sum_of(found.window).as_json(),
@@ -104,6 +116,8 @@ def _of_file(file: Path, by: str, here: bool, threads: int | None, limit: int, f
         lambda it, room: timeline.report(it, title, room, time.time_ns()),
         empty=f"{file} holds no time.",
     )
+    for hint in in_vain(file, found.window, captures):
+        errors.say(hint)
     if found.problem:
         errors.say(found.problem)
         return errors.INCOMPLETE
