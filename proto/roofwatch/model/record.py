@@ -310,7 +310,7 @@ class Ledger:
 class Cost:
     """What taking the window cost the job, as the hook measured it. Phases are wall time of the hook's thread."""
 
-    close_path: str  # native | bindings | plain
+    close_path: str  # native | bindings | plain | npu
     open_ns: int
     quiesce_ns: int
     close_ns: int
