@@ -136,8 +136,8 @@ class Node:
 
     def nothing_left(self, *known: int) -> None:
         """Soon no window's folder and no process of ours is there, beside the known ones."""
-        self.until(lambda: not self.windows(), "no folder is left", 5)
-        self.until(lambda: not self.others(*known), "no process is left", 5)
+        self.until(lambda: not self.windows(), "no folder is left", 15)
+        self.until(lambda: not self.others(*known), "no process is left", 15)
 
     def kill(self) -> None:
         """End what still runs."""

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parent))
 
 from vendor_tree import Missing, Tree, calls, decorators, function, members, parameters  # found by the line above
 
-from roofwatch.hook import npu_child, npu_guard, npu_scratch
+from roofwatch.hook import job, npu_child, npu_guard, npu_scratch
 from roofwatch.hook.npu_names import METRICS, USED, Name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ def test_a_name_that_is_not_there_is_missed(tree: Tree) -> None:
 
 
 def test_the_hook_names_its_vendor_in_one_file_only() -> None:
-    """No other file of the hook spells a module of torch_npu, and none imports it."""
+    """No other file of the hook spells a module of torch_npu, but for its launcher's, and none imports it."""
     hook = Path(npu_child.__file__).parent
     spelled = {
         path.name
@@ -87,7 +87,7 @@ def test_the_hook_names_its_vendor_in_one_file_only() -> None:
         if (isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("torch_npu."))
         or (isinstance(node, ast.Import | ast.ImportFrom) and "torch_npu" in ast.unparse(node))
     }
-    assert spelled == {"npu_names.py"}
+    assert spelled == {"npu_names.py", "job.py"}
 
 
 def test_the_calls_swallow_their_exceptions(wheel: Tree) -> None:
@@ -221,8 +221,11 @@ def test_the_walk_through_cann(wheel: Tree) -> None:
 
 
 def test_torch_loads_it_by_itself(wheel: Tree) -> None:
-    """An entry point of torch's: in a job torch_npu is there once torch is."""
+    """An entry point of torch's: in a job torch_npu is there once torch is. And its launcher by its two names."""
     (entry,) = wheel.root.glob("*.dist-info/entry_points.txt")
+    assert re.search(r"torch_npu_run = torch_npu.distributed.run:", entry.read_text())
+    assert "torch_npu_run" in job._LAUNCHERS
+    assert "torch_npu.distributed.run" in job._LAUNCHER_MODULES
     assert re.search(r"\[torch.backends\]\s+torch_npu = torch_npu:_autoload", entry.read_text())
 
 

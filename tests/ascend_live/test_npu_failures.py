@@ -104,7 +104,7 @@ def test_the_job_ends_during_the_analysis(node: Node, agent: LittleAgent) -> Non
     node.until(lambda: node.happened("hangs"), "the analysis runs")
     begun = time.monotonic()
     assert node.end(job) == SPOKEN
-    assert time.monotonic() - begun < 3  # an interpreter with torch takes most of a second
+    assert time.monotonic() - begun < 8  # an interpreter with torch takes most of a second to end
     node.nothing_left()
 
 
@@ -164,7 +164,7 @@ def test_the_agent_goes_away_during_the_analysis(node: Node, agent: LittleAgent)
     agent.stop()
     begun = time.monotonic()
     node.nothing_left(job.pid)
-    assert time.monotonic() - begun < 2.5  # it would have slept for 3 s
+    assert time.monotonic() - begun < 4.5  # it would have slept for 5 s
     agent.listen()
     assert agent.accept(20).take(steps=2)[0]["type"] == protocol.WINDOW
     assert node.end(job) == SPOKEN

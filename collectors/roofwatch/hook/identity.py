@@ -8,6 +8,7 @@ import sys
 from typing import Any, Dict, List, Mapping, Optional
 
 from . import npu_devices
+from .log import failure
 from .native import flavour
 
 VERSION = "0.1.0"
@@ -30,7 +31,10 @@ def describe(
     if npu is not None:
         accelerator = "npu"
         versions.update(npu_devices.versions(sys.modules.get("torch_npu"), npu))
-        accelerators = npu_devices.devices(npu)
+        try:
+            accelerators = npu_devices.devices(npu)
+        except Exception as error:  # a device that does not answer: the process is still seen
+            failure("npu devices", error)
     threads = torch.get_num_threads()
     return {
         "protocol": 1,

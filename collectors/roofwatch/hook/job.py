@@ -15,8 +15,14 @@ from .steps import Steps
 from .window import Taker
 
 # Programs that start ranks or compile kernels: they import torch and never run a model.
-_LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun"})
-_LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands", "deepspeed.launcher")
+_LAUNCHERS = frozenset({"torchrun", "torch_npu_run", "accelerate", "deepspeed", "horovodrun", "mpirun"})
+_LAUNCHER_MODULES = (
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "torch_npu.distributed.run",
+    "accelerate.commands",
+    "deepspeed.launcher",
+)
 
 _hook: "Optional[Hook]" = None
 

@@ -46,7 +46,7 @@ def _parse(path: Path) -> None:
         _fill(path)
     if "slow" in faults:
         _faults.happened("slow")
-        time.sleep(3)
+        time.sleep(5)
     _export(path, faults)
 
 
