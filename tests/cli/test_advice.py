@@ -131,6 +131,7 @@ def test_the_other_vendors_by_hand() -> None:
         "msprof op --kernel-name=attn_fwd --launch-count=2 --aic-metrics=PipeUtilization,ResourceConflictRatio "
         "--output=./kernel1 CMD"
     )
+    assert ascend["then"] == "open kernel1/OPPROF_*/visualize_data.bin in MindStudio Insight"
     cpu = of_kernel(Vendor.CPU, "kernel1", Bound.COMPUTE, None, Launch(0, 1))
     assert cpu is not None
     assert cpu["command"] == "perf record --call-graph dwarf -- CMD"

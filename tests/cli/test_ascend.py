@@ -58,6 +58,14 @@ def test_the_marks_beside_a_roof_fraction() -> None:
     assert ascend.notes({**coverage, "disagree_share": None}, []) == []
 
 
+def test_both_verdicts_in_words() -> None:
+    """One where they agree or there is one, both where they differ."""
+    row = {"bound": "memory", "formula_bound": "compute"}
+    assert ascend.both_bounds(row) == "memory bound by its pipes, compute bound by its sizes"
+    assert ascend.both_bounds({**row, "formula_bound": None}) == "memory bound"
+    assert ascend.both_bounds({**row, "formula_bound": "memory"}) == "memory bound"
+
+
 @pytest.mark.parametrize(("share", "lines"), [(None, 0), (0.004, 0), (0.174, 1)])
 def test_the_layout_tax_is_told_where_there_is_one(share: float | None, lines: int) -> None:
     """Nothing for other devices, and nothing below half a per cent."""
@@ -65,3 +73,16 @@ def test_the_layout_tax_is_told_where_there_is_one(share: float | None, lines: i
     found = ascend.layout_tax(coverage, 80)
     assert len(found) == lines
     assert found in ([], ["layout tax 17 % of compute time (1.53 ms): TransData, Transpose, Cast"])
+
+
+def test_diagnose_says_what_opens_the_result(roofwatch: Roofwatch, traces: Path) -> None:
+    """Both of the vendor's tools, each with MindStudio Insight for what they write; the layout tax beside busy and idle."""
+    done = roofwatch("diagnose", str(traces / ALEX))
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "   layout tax " in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "msprof --output=./timeline --ascendcl=on" in said
+    assert "then: open timeline/PROF_* in MindStudio Insight" in said
+    assert "msprof op --kernel-name=" in said
+    assert "visualize_data.bin in MindStudio Insight" in said

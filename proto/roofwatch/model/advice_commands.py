@@ -43,6 +43,13 @@ _AIC: Mapping[Bound, str] = {
 }
 
 
+# Older versions of CANN collect only; whether an export is needed shows in the folder.
+_INSIGHT = (
+    "open timeline/PROF_* in MindStudio Insight; where it has no mindstudio_profiler_output, first run "
+    "msprof --export=on --output=timeline/PROF_*"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """Which of the launches that a selector matches: so many are passed over, so many looked at."""
@@ -63,7 +70,7 @@ def launch_of(per_step: float | None, seen: int, own_share: float) -> Launch:
 
 
 def command(what: str, tool: str, arguments: Sequence[str], **more: Any) -> dict[str, Any]:
-    """One command: ``arguments`` as a list, and quoted for a shell."""
+    """One command: ``arguments`` as a list, and quoted for a shell; ``then``: what to open its result with."""
     return {"what": what, "tool": tool, **more, "command": shlex.join(arguments), "arguments": list(arguments)}
 
 
@@ -84,7 +91,8 @@ def of_kernel(
     if vendor is Vendor.AMD:
         return command("kernel", "rocprofv3", _rocprof(name, bound, selector, launch))
     if vendor is Vendor.ASCEND:
-        return command("kernel", "msprof op", _msprof_op(name, bound, selector, launch))
+        then = f"open {name}/OPPROF_*/visualize_data.bin in MindStudio Insight"
+        return command("kernel", "msprof op", _msprof_op(name, bound, selector, launch), then=then)
     return None
 
 
@@ -132,7 +140,7 @@ def of_timeline(vendor: Vendor | None, *, graphs: bool = False) -> dict[str, Any
         return command("timeline", "rocprofv3", [*arguments, "--", CMD])
     if vendor is Vendor.ASCEND:
         arguments = ["msprof", "--output=./timeline", "--ascendcl=on", "--runtime-api=on", "--task-time=on", CMD]
-        return command("timeline", "msprof", arguments)
+        return command("timeline", "msprof", arguments, then=_INSIGHT)
     return None
 
 

@@ -23,6 +23,13 @@ def layout_tax(coverage: Row, room: int) -> list[str]:
     return [text.cut(f"layout tax {took}: TransData, Transpose, Cast", room)]
 
 
+def both_bounds(row: Row) -> str:
+    """A verdict in words; where a measured one and the formula's differ, both."""
+    if row["formula_bound"] in {None, row["bound"]}:
+        return f"{row['bound']} bound"
+    return f"{row['bound']} bound by its pipes, {row['formula_bound']} bound by its sizes"
+
+
 def notes(coverage: Row, rows: Sequence[Row]) -> list[str]:
     """What the mark means, and that there are two verdicts."""
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,8 +31,15 @@ def listed(answer: Row, unknown_from: float, room: int) -> list[str]:
     return [
         line
         for names, one in shown.values()
-        for line in (f"{INDENT}{', '.join(names)}:", *shell(one["arguments"], room))
+        for line in (f"{INDENT}{', '.join(names)}:", *shell(one["arguments"], room), *_then(one, room))
     ]
+
+
+def _then(command: Row, room: int) -> list[str]:
+    """What to open its result with, where the command's own output does not say it."""
+    indent = INDENT + "  "
+    said = textwrap.wrap(f"then: {command['then']}", room - len(indent)) if command.get("then") else []
+    return [indent + line for line in said]
 
 
 def _alike(shown: dict[str, tuple[list[str], Row]], name: str, command: Row) -> None:

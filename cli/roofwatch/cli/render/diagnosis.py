@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from roofwatch.cli.render import commands, gaps, kernels, text
+from roofwatch.cli.render import ascend, commands, gaps, kernels, text
 from roofwatch.cli.render.bars import bar, words
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis import KERNELS
@@ -101,7 +101,8 @@ def _where(answer: Answer, room: int) -> list[str]:
     for part in BUSY_PARTS[1:]:
         busy += [f"{words(part)} {text.percent(time[f'{part}_share'])}"] if time[f"{part}_ns"] else []
     lines = text.joined([*busy, f"idle {text.percent(_idle(time))}"], room - len(INDENT))
-    lines = [INDENT + line for line in [*lines, bar(time, room - len(INDENT))]]
+    tax = ascend.layout_tax(answer["coverage"], room - len(INDENT))
+    lines = [INDENT + line for line in [*lines, bar(time, room - len(INDENT)), *tax]]
     told = [cause for cause in answer["causes"] if cause["share"] >= SMALL]
     for cause in told:
         lines += _cause(cause, room)
@@ -158,7 +159,7 @@ def _kernels(answer: Answer, room: int) -> list[str]:
         cells = [_cells(row) for row in answer["rows"]]
         lines += table(*kernels.named_once(COLUMNS, cells, answer["rows"]), room)
     else:
-        lines.append(f"{INDENT}none: of no kernel is it known how much faster its roof would be")
+        lines.append(f"{INDENT}none: no kernel is known to fall short of its roof")
     unknown = answer["unjudged"]
     if unknown["rows_count"]:
         share = text.percent(unknown["share"])
@@ -211,9 +212,8 @@ def _judged(row: Row) -> str:
     named = row["bound"] == Bound.COMPUTE and row["precision"] and row["unit"]
     precision = f" in {row['precision']} on the {row['unit']} unit" if named else ""
     kind = row["kind"].replace("_", " ")
-    return (
-        f"#{row['rank']} {kind}: {row['bound']} bound, at {text.percent(row['roof_fraction'])} of its roof{precision}"
-    )
+    bound = ascend.both_bounds(row)
+    return f"#{row['rank']} {kind}: {bound}, at {text.percent(row['roof_fraction'])} of its roof{precision}"
 
 
 def _warning(warning: Row, room: int) -> list[str]:
