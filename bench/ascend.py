@@ -145,7 +145,7 @@ def repeat(path: str, copies: int, *, metrics: bool, host: bool) -> None:
         connection.execute(sql)
         columns = [column[1] for column in connection.execute(f"pragma original.table_info({table})")]
         cells = [f"t.{name}+copy.k*{moved[name]}" if name in moved else f"t.{name}" for name in columns]
-        made = f"insert into {table} select {','.join(cells)} from copy cross join original.{table} t"
+        made = f"insert into {table} select {','.join(cells)} from copy cross join original.{table} t"  # noqa: S608 - ours
         connection.execute(made)
     if metrics:  # a real one has all rows of one metric, then those of the next
         connection.execute("create table TASK_PMU_INFO (globalTaskId INTEGER,name INTEGER,value NUMERIC)")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from roofwatch.collectors.ascend.db import has_kernels
 from roofwatch.collectors.base import Category, Limits
 from roofwatch.collectors.registry import read
 from roofwatch.model.errors import RoofwatchError
@@ -553,21 +552,6 @@ def test_nothing_in_the_file_runs(tmp_path: Path) -> None:
     profile = read(path)
     assert sum(g.calls for g in profile.groups) == 1
     assert profile.devices[0].index is None
-
-
-def test_what_has_kernels(made: Callable[[], Any], tmp_path: Path) -> None:
-    """For who has to choose between the files of a folder."""
-    db = made()
-    db.kernels([{"start": 0, "end": 10}])
-    db.connection.commit()
-    with db.path.open("rb") as file:
-        assert has_kernels(file)
-        assert has_kernels(file, path=str(db.path))
-    path = tmp_path / "analysis.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("create table CommAnalyzerTime (hccl_op_name)")
-    with path.open("rb") as file:
-        assert not has_kernels(file)
 
 
 def test_damage_in_the_middle_leaves_what_was_before(made: Callable[[], Any]) -> None:

@@ -69,21 +69,6 @@ def read(
         database.close()
 
 
-def has_kernels(file: BinaryIO, name: str = "the database", *, path: str | None = None) -> bool:
-    """Whether a database has compute tasks (``analysis.db`` has none), for who has to choose between files.
-
-    Raises:
-        RoofwatchError: it cannot be opened.
-    """
-    database = opened(file, name, path)
-    try:
-        if not database.has("TASK", "startNs", "globalTaskId") or not database.has("COMPUTE_TASK_INFO", "globalTaskId"):
-            return False
-        return bool(database.values("select globalTaskId from COMPUTE_TASK_INFO", 1))
-    finally:
-        database.close()
-
-
 class _Steps:
     """Progress in four strides."""
 
@@ -124,10 +109,7 @@ def _profile(database: Database, limits: Limits, steps: _Steps, bounds: tuple[in
     steps.at(0.3)
     side = host_of(database, texts, records, limits.max_events, dropped)
     steps.at(0.5)
-    window = None
-    if bounds is not None:
-        window = taken(bounds, 0, side.columns)
-        dropped["clock_disagreement"] += not window.agrees
+    window = None if bounds is None else taken(bounds, 0, side.columns)
     linked = Linked(side.columns, window, side.backward)
     rows = records.rows
     found = groups_of(rows, linked.origins(rows.start), limits.max_groups)
@@ -138,6 +120,7 @@ def _profile(database: Database, limits: Limits, steps: _Steps, bounds: tuple[in
     start, end = bounds or _hull(side)
     entries, dropped["over_collective_limit"] = collectives_of(rows, start if window is None else window.start)
     dropped.update(unfinished=side.unfinished, over_group_limit=found.folded, over_text_limit=texts.overflown)
+    dropped["clock_disagreement"] = int(window is not None and not window.agrees)
     host = linked.host
     rank, world_size = _rank(database)
     steps.at(1.0)

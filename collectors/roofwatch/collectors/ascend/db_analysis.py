@@ -13,7 +13,7 @@ import numpy as np
 from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import NOTHING, Message, Rows, What, collectives_of, constant, groups_of
 from roofwatch.collectors.ascend.db_file import Database
-from roofwatch.collectors.ascend.db_rows import good_times
+from roofwatch.collectors.ascend.db_parts import good_times
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.base import Limits, RawDevice, RawProfile
 from roofwatch.collectors.kineto.columns import Columns
@@ -50,14 +50,8 @@ def analysis_of(database: Database, limits: Limits, collector: str) -> RawProfil
             "ascend_pytorch_profiler_N.db or kernel_details.csv."
         )
     start, end, what = start[good], (start + duration)[good], what[good]
-    count = len(start)
-    rows = Rows(start, end, what, whats, np.zeros(count, dtype=np.int64), constant(count, NOTHING))
-    columns = Columns(_NAME)
-    names = np.array([columns.names[one.kernel] for one in whats], dtype=np.int64)
-    nothing = np.full(count, NOTHING, dtype=np.int64)
-    columns.device.add(start=start, end=end, name=names[what], sort=np.zeros_like(start), correlation=nothing)
-    columns.close()
-    linked = Linked(columns)
+    rows = Rows(start, end, what, whats, np.zeros_like(start), constant(len(start), NOTHING))
+    linked = _linked(rows)
     found = groups_of(rows, linked.origins(start), limits.max_groups)
     steps = _step_rows(database)
     device = RawDevice("ascend", "", index=_device(database))
@@ -78,6 +72,16 @@ def analysis_of(database: Database, limits: Limits, collector: str) -> RawProfil
         dropped={reason: lost for reason, lost in sorted(dropped.items()) if lost},
         problem=database.problem or f"{database.name} has the collectives of a capture alone: none of its kernels.",
     )
+
+
+def _linked(rows: Rows) -> Linked:
+    """The records, tied to nothing."""
+    columns = Columns(_NAME)
+    names = np.array([columns.names[one.kernel] for one in rows.whats], dtype=np.int64)
+    nothing = constant(len(rows), NOTHING)
+    columns.device.add(start=rows.start, end=rows.end, name=names[rows.what], sort=nothing + 1, correlation=nothing)
+    columns.close()
+    return Linked(columns)
 
 
 def _collectives(database: Database, limit: int) -> tuple[Ints, Ints, list[What], Ints]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-MAGIC = b"SQLite format 3\x00"
 MAX_IN_MEMORY = 256 << 20  # bytes of a file that is known by its descriptor alone
 MAX_SECONDS = 600.0  # of CPU for all queries; a million kernels with metrics take some ten
 MAX_TABLES = 1000
@@ -183,17 +182,6 @@ def _authorize(action: int, _first: str | None, second: str | None, _base: str |
     if action == sqlite3.SQLITE_FUNCTION:
         return sqlite3.SQLITE_OK if (second or "").lower() in _FUNCTIONS else sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
-
-
-def is_database(file: BinaryIO) -> bool:
-    """Whether an open file begins as SQLite files do; it is left where it stands. A pipe cannot be read as one."""
-    try:
-        position = file.tell()
-        start = file.read(len(MAGIC))
-        file.seek(position)
-    except (OSError, ValueError):
-        return False
-    return start == MAGIC
 
 
 def opened(file: BinaryIO, name: str, path: str | None = None) -> Database:

@@ -16,7 +16,8 @@ import numpy as np
 from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import NOTHING
 from roofwatch.collectors.ascend.db_file import Database
-from roofwatch.collectors.ascend.db_rows import Records, good_times
+from roofwatch.collectors.ascend.db_parts import good_times
+from roofwatch.collectors.ascend.db_rows import Records
 from roofwatch.collectors.ascend.db_texts import NO_NAME, Texts
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import Columns
