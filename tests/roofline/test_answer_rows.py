@@ -71,7 +71,16 @@ def test_range_whose_ends_are_both_compute() -> None:
         # 1 GiB in 10 ms: 1073741824 / 0.01 = 107.3741824 GB/s; an all-reduce of 8 sends 2·7/8 of it
         ('{"collective":"all_reduce","group_size":8}', 107.3741824e9, 187.9048192e9),
         ('{"collective":"all_gather","group_size":4}', 107.3741824e9, 80.5306368e9),
+        # a root of 4 gets, or gives, all parts but its own: 3/4
+        ('{"collective":"gather","group_size":4}', 107.3741824e9, 80.5306368e9),
+        ('{"collective":"scatter","group_size":4}', 107.3741824e9, 80.5306368e9),
+        ('{"collective":"all_to_all","group_size":4}', 107.3741824e9, 80.5306368e9),
+        ('{"collective":"reduce_scatter","group_size":4}', 107.3741824e9, 80.5306368e9),
         ('{"collective":"broadcast","group_size":4}', 107.3741824e9, 107.3741824e9),
+        ('{"collective":"reduce","group_size":4}', 107.3741824e9, 107.3741824e9),
+        ('{"collective":"send","group_size":4}', 107.3741824e9, 107.3741824e9),
+        ('{"collective":"recv","group_size":4}', 107.3741824e9, 107.3741824e9),
+        ('{"collective":"something_new","group_size":4}', 107.3741824e9, None),
         ('{"collective":"all_reduce"}', 107.3741824e9, None),
         (None, None, None),
     ],

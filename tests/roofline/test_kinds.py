@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roofwatch.model.kinds import Kind, kind_of
+from roofwatch.model.kinds import Kind, communicates, kind_of, kind_of_kernel
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,43 @@ def test_copies_are_copies_by_category():
 def test_an_endless_name_costs_nothing():
     """Names are untrusted: a megabyte of one is looked at by its beginning only."""
     assert kind_of(None, "gemm" + "a" * 1_000_000) is Kind.MATMUL
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "void deep_ep::intranode::combine<__nv_bfloat16, 8, 768, 4096>(T1)",
+        "_ZN4aiter26cross_device_reduce_1stageI14__hip_bfloat16Li8EEEvv",
+        "void vllm::cross_device_reduce_2stage<__nv_bfloat16, 4>(T1)",
+        "(anonymous namespace)::multimem_all_gather_kernel",
+        "mscclpp::allreduce_kernel",
+        "void foo::twoShotAllReduceKernel<1>",
+        "aiter::reduce_scatter_cross_device_store",
+        "hcom_allReduce__123_0_1",
+        "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    ],
+)
+def test_kernels_that_communicate(kernel: str) -> None:
+    """Their name alone says so, whatever launched them: rows and timelines ask the same question."""
+    assert communicates(kernel)
+    assert kind_of("aten::copy_", kernel) is kind_of_kernel(kernel) is Kind.COMM
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [
+        ("triton_poi_fused_add_all_gather_into_tensor_0", Kind.ELEMENTWISE),
+        ("triton_red_fused_all_reduce_sum_1", Kind.REDUCTION),
+        ("call_gather_kernel", Kind.GATHER_SCATTER),
+        ("cub::WallReduce", Kind.REDUCTION),
+        ("small_reduce", Kind.REDUCTION),
+        ("smallreduce_kernel", Kind.REDUCTION),
+        ("pre_scatter_reduce", Kind.GATHER_SCATTER),
+        ("all_gather_matmul_kernel", Kind.MATMUL),
+        ("gemm_reduce_scatter_kernel", Kind.MATMUL),
+    ],
+)
+def test_kernels_that_only_sound_like_communication(kernel: str, kind: Kind) -> None:
+    """Parts of longer words, fusions named after the ops around a collective, and products fused with one."""
+    assert not communicates(kernel)
+    assert kind_of_kernel(kernel) is kind

@@ -149,13 +149,20 @@ def _range(signature: Signature, ridge: float | None, fraction: float | None) ->
     return {"flops_max": high, "roof_fraction_max": fraction * ends[1] / ends[0], "bound_range": bounds}
 
 
-# Bus bandwidth ÷ algorithm bandwidth, by how many bytes a rank of n must send at least for each byte of the message:
-# nccl-tests, doc/PERFORMANCE.md. Others move each byte once.
+# Bus bandwidth ÷ algorithm bandwidth, by how many bytes the busiest rank of n must move at least for each byte of the
+# message: nccl-tests, doc/PERFORMANCE.md, and of gather and scatter src/gather.cu and scatter.cu. One rank's own part
+# never leaves it. Broadcast, reduce, send and receive move each byte once.
 _BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
     "all_gather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "all_to_all": lambda n: (n - 1) / n,
+    "gather": lambda n: (n - 1) / n,
+    "scatter": lambda n: (n - 1) / n,
+    "broadcast": lambda n: 1.0,
+    "reduce": lambda n: 1.0,
+    "send": lambda n: 1.0,
+    "recv": lambda n: 1.0,
 }
 
 
@@ -170,7 +177,7 @@ def _bandwidths(signature: Signature, mean_ns: float | None) -> dict[str, float 
     if not name or not isinstance(size, int) or size < 1:
         return {"algbw": algorithm, "busbw": None}
     factor = _BUS_FACTORS.get(name)
-    return {"algbw": algorithm, "busbw": algorithm if factor is None else algorithm * factor(size)}
+    return {"algbw": algorithm, "busbw": None if factor is None else algorithm * factor(size)}
 
 
 def _percentile(histogram: Histogram, q: float, low: int, high: int) -> int | None:

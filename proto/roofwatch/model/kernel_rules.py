@@ -6,16 +6,25 @@ libraries and serving engines, demangled or mangled. All rules ignore case.
 
 from __future__ import annotations
 
+# A word begins after no letter, or as a capital after a small one: twoShotAllReduce, not call_gather or WallReduce.
+_ALL = r"(?-i:(?<![A-Za-z])[aA]|(?<=[a-z])A)ll_?"
+_REDUCE_SCATTER = r"(?-i:(?<![A-Za-z])[rR]|(?<=[a-z])R)educe_?scatter"
+
+# Libraries and kernels that communicate and do nothing else: the one definition, for rows and timelines alike.
+COMMUNICATION = (
+    r"(?<![a-z0-9_])[nr]ccl|(?:nccl|rccl)(?:Dev|Sym)?Kernel|(?<![a-z])mscclp*::|(?<![a-z])cross_device_reduce|"
+    rf"{_ALL}reduce|(?<![a-z])one_?pcie_?all_?reduce|(?<![a-z])nvls|(?<![a-z])multimem_|(?<![a-z])symmetric_memory::|"
+    r"(?<![a-z])(?:nv|roc)shmem|(?<![a-z])(?:deep|hybrid)_?ep::|(?<![a-z])send_?recv|(?<![a-z])lamport|"
+    rf"(?<![a-z])k?userbuffers_|^hcom_|^Hccl|moe_?distribute(?:dispatch|combine)|{_ALL}to_?all"
+)
+# Words that fused kernels have in their names, too; beside a product's they say that it is fused with one.
+MOVING = rf"{_ALL}gather|{_REDUCE_SCATTER}"
+PRODUCT = r"gemm|mat_?mul|_mm(?![a-z])"
+# A fusion of a compiler is named after the ops beside whose results it works: it communicates with nobody.
+COMPILED = r"^triton_(?:poi|red|per|tem|for|unk|mm|split_scan)_"
+
 # Kernels whose kind does not depend on the op that launched them: a relayout inside a convolution is layout.
 ALWAYS = (
-    (
-        "comm",
-        (
-            r"^nccl|^rccl|ncclDev|ncclKernel|cross_device_reduce|(?<!sm)all_?reduce|all_?gather_kernel|"
-            r"reduce_scatter_kernel|all_?to_?all|nvls|multimem_|symmetric_memory::|nvshmem|rocshmem|deep_ep::|"
-            r"hybrid_ep::|^hcom_|^Hccl|moe_?distribute(dispatch|combine)"
-        ),
-    ),
     ("copy_fill", r"^memcpy|^memset|^copybuffer|^fillbuffer|__amd_rocclr_(copy|fill)"),
     (
         "layout",

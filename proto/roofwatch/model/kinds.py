@@ -50,8 +50,8 @@ _OPS = (
     (
         Kind.COMM,
         (
-            r"^record_param_comms|^c10d::|^gloo:|nccl|hccl|^hcom|all_?reduce|all_?gather|reduce_scatter|"
-            r"all_?to_?all|^broadcast_$"
+            r"^record_param_comms|^c10d::|^gloo:|nccl|hccl|^hcom|"
+            r"(?-i:(?<![A-Za-z])[aA]|(?<=[a-z])A)ll_?(reduce|gather|to_?all)|(?<![a-z])reduce_scatter|^broadcast_$"
         ),
     ),
     (Kind.MOE, r"moe|topk_gating|topk_softmax|fused_experts"),
@@ -141,11 +141,30 @@ def _compiled(rules: tuple[tuple[str, str], ...]) -> tuple[tuple[Kind, re.Patter
 
 _ALWAYS_RULES, _OP_RULES = _compiled(kernel_rules.ALWAYS), _compiled(_OPS)
 _KERNEL_RULES = _compiled(kernel_rules.KERNELS)
+_COMMUNICATION, _MOVING, _PRODUCT, _COMPILED = (
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (kernel_rules.COMMUNICATION, kernel_rules.MOVING, kernel_rules.PRODUCT, kernel_rules.COMPILED)
+)
 _CORE_RULES, _TYPE_RULES = _compiled(ascend_types.CORES), _compiled(ascend_types.TYPES)
 
 
 def _first(rules: tuple[tuple[Kind, re.Pattern[str]], ...], *texts: str) -> Kind | None:
     return next((kind for kind, pattern in rules if any(pattern.search(t) for t in texts)), None)
+
+
+@lru_cache(maxsize=8192)
+def communicates(kernel: str) -> bool:
+    """Whether a kernel moves data between devices and does nothing else, by its name. Of a row its op tells, too."""
+    name = kernel[:_LONGEST]
+    if _COMPILED.match(name):
+        return False
+    moving = _MOVING.search(name) is not None and _PRODUCT.search(name) is None
+    return moving or _COMMUNICATION.search(name) is not None
+
+
+def _always(kernel: str) -> Kind | None:
+    """The kind that a kernel has whatever launched it."""
+    return Kind.COMM if communicates(kernel) else _first(_ALWAYS_RULES, kernel[:_LONGEST])
 
 
 @lru_cache(maxsize=8192)
@@ -158,7 +177,7 @@ def kind_of(op: str | None, kernel: str, category: str = "kernel") -> Kind:
     if category in ("memcpy", "memset"):
         return Kind.COPY_FILL
     if category != "cpu_op":
-        found = _first(_ALWAYS_RULES, kernel[:_LONGEST])
+        found = _always(kernel)
         if found is not None:
             return found
         if op is not None and "::" not in op and (of_kernel := kind_of_kernel(kernel)) is not Kind.OTHER:
@@ -192,5 +211,4 @@ def kind_of_type(type_: str, core: str | None = None) -> Kind | None:
 @lru_cache(maxsize=8192)
 def kind_of_kernel(kernel: str) -> Kind:
     """The kind of a kernel by its name alone."""
-    name = kernel[:_LONGEST]
-    return _first(_ALWAYS_RULES, name) or _first(_KERNEL_RULES, name) or Kind.OTHER
+    return _always(kernel) or _first(_KERNEL_RULES, kernel[:_LONGEST]) or Kind.OTHER

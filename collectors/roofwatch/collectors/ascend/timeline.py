@@ -63,6 +63,5 @@ class Linked:
         ``returned``: when the launch of each record was over, NOTHING where that is not known.
         """
         with_timelines(
-            devices, rows.device, self.columns, self.host, self.launches,
-            collective=rows.communication, returned=returned,
-        )  # fmt: skip
+            devices, rows.device, self.columns, self.host, self.launches, rows.communication, returned=returned
+        )

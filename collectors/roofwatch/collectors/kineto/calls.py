@@ -34,11 +34,6 @@ _INPUT = re.compile(
     r"\A\[pl\]\[profile\]\S*_dataloader_next\Z"
 )
 _COMMUNICATION_CALL = re.compile(r"\A(?:c10d::|nccl:|gloo:|mpi:|ucc:|record_param_comms|hccl:)")
-_COMMUNICATION_KERNEL = re.compile(
-    r"nccl(?:Dev)?Kernel|\Anccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|"
-    r"nvshmem|rocshmem|sendrecv|onepcieallreduce|lamport",
-    re.IGNORECASE,
-)
 _MODULE = re.compile(r"\Ann\.Module: (.*?)(?:_\d+)?\Z", re.DOTALL)
 
 Mask = NDArray[np.bool_]
@@ -69,7 +64,6 @@ is_record: Test = _RECORD.match
 is_step: Test = _STEP.match
 is_input: Test = _INPUT.match
 is_communication_call: Test = _COMMUNICATION_CALL.match
-is_communication_kernel: Test = _COMMUNICATION_KERNEL.search
 
 
 def module_of(range_name: str) -> str:

@@ -12,6 +12,7 @@ from roofwatch.collectors.kineto.link import Launches
 from roofwatch.collectors.kineto.messages import NOTHING, Group, Told, told_by
 from roofwatch.collectors.kineto.nesting import Nest, nest
 from roofwatch.model.collectives import collective_of_kernel
+from roofwatch.model.kinds import Kind, kind_of, kind_of_op
 from roofwatch.model.record import Collective
 from roofwatch.model.shapes import compact
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofwatch.collectors.kineto.columns import Columns
+    from roofwatch.collectors.kineto.groups import Records
 
     Ints = NDArray[np.int64]
 
@@ -69,6 +71,20 @@ def of_device(columns: Columns, position: Ints, launches: Launches, only: Group 
     grouped[rows] = np.array([distinct[text] for text in texts], dtype=np.int64)[message]
     start, end = device["start"][rows], device["end"][rows]
     return Found(position[rows], start, end, sequence, message, resolved, grouped, list(distinct))
+
+
+def communicating(columns: Columns, records: Records) -> NDArray[np.bool_]:
+    """Which records are kernels that communicate: those whose rows are of that kind, by their names or their ops."""
+    names = columns.names.values_seen
+    kernel = records.category == _KERNEL
+    found: NDArray[np.bool_] = kernel & columns.messages.is_kernel(columns.device["name"])
+    ops = np.unique(records.op[records.op >= 0]).tolist()
+    (rest,) = np.nonzero(kernel & ~found & np.isin(records.op, [i for i in ops if kind_of_op(names[i]) is Kind.COMM]))
+    found[rest] = [
+        kind_of(names[op], names[name]) is Kind.COMM
+        for op, name in zip(records.op[rest].tolist(), records.name[rest].tolist(), strict=True)
+    ]
+    return found
 
 
 def of_host(columns: Columns, only: Group | None) -> Found:

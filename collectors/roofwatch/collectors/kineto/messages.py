@@ -21,7 +21,7 @@ from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Complete
 from roofwatch.collectors.kineto.tables import Interner, Table
 from roofwatch.model.collectives import collective_of, collective_of_op
-from roofwatch.model.kinds import Kind, kind_of_kernel
+from roofwatch.model.kinds import communicates
 from roofwatch.model.shapes import ITEM_BYTES, Tensor, call_of, dtype_of
 
 if TYPE_CHECKING:
@@ -109,14 +109,14 @@ class Messages:
         """What and sequence of kernels by their own arguments; NOTHING where there is none."""
         what = np.full(len(events), NOTHING, dtype=np.int64)
         sequence = what.copy()
-        for row in self._rows(self._kernels, _is_kernel, name):
+        for row in self._rows(self._kernels, communicates, name):
             if b"Collective name" in bytes(events[row].args):
                 what[row], sequence[row] = self._one(events[row])
         return what, sequence
 
     def is_kernel(self, name: Ints) -> NDArray[np.bool_]:
         """Whether each name id is that of a kernel which communicates."""
-        found: NDArray[np.bool_] = self._flags(self._kernels, _is_kernel)[name] != 0
+        found: NDArray[np.bool_] = self._flags(self._kernels, communicates)[name] != 0
         return found
 
     def _rows(self, flags: bytearray, test: calls.Test, name: Ints) -> list[int]:
@@ -263,10 +263,6 @@ def _from_concrete(args: _Args) -> tuple[int | None, int | None]:
 
 def _is_call(name: str) -> bool:
     return name == RECORD or collective_of_op(name) is not None
-
-
-def _is_kernel(name: str) -> bool:
-    return bool(calls.is_communication_kernel(name)) or kind_of_kernel(name) is Kind.COMM
 
 
 def _text(value: Any) -> str | None:

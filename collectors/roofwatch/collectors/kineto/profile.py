@@ -124,8 +124,10 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, kn
     if len(columns.device):
         launches = launches_of(columns)
         grids = grids_of(columns, launches)
-        devices, records, found, waits = _device_records(columns, host, launches, grids, outline)
+        devices, records, found = _device_records(columns, host, launches, grids, outline)
         records, launched = graphs.attributed(records, columns, host, launches, known)
+        moving = collectives.communicating(columns, records)
+        waits = with_timelines(devices, records.device, columns, host, launches, moving)
         dropped["unfinished"] = unfinished(columns, captured_launches(columns)[0])
     else:
         waits, grids, (devices, records) = None, None, _cpu_records(columns, host)
@@ -190,7 +192,7 @@ def _drop_zero_times(device: Table) -> int:
 
 def _device_records(
     columns: Columns, host: Host, launches: Launches, grids: Grids, outline: Outline
-) -> tuple[list[RawDevice], Records, collectives.Found, tuple[int, int, int]]:
+) -> tuple[list[RawDevice], Records, collectives.Found]:
     device = columns.device
     places = host.places(launches.thread, launches.time)
     call_names = [columns.names.values_seen[i] for i in np.unique(columns.host["name"]).tolist()]
@@ -218,8 +220,7 @@ def _device_records(
         grid=grids.which,
         bytes=device["bytes"],
     )
-    devices = [device_of(outline, index, call_names) for index in indexes.tolist()]
-    return devices, records, found, with_timelines(devices, position, columns, host, launches)
+    return [device_of(outline, index, call_names) for index in indexes.tolist()], records, found
 
 
 def _devices(index: Ints) -> tuple[Ints, Ints]:

@@ -57,23 +57,20 @@ def with_timelines(
     columns: Columns,
     host: Host,
     launches: Launches,
+    collective: Mask,
     *,
-    collective: Mask | None = None,
     returned: Ints | None = None,
 ) -> tuple[int, int, int]:
     """Fills in span, busy, causes and exposed times of devices; ``position`` names the device of each record.
 
     Returns how often the host waited in blocking calls within the span, how long in all, and the longest, in ns.
 
-    ``collective``: which records communicate, where the source tells it better than their names. ``returned``: when
-    the launch of each record was over, where that is not when its call returned (a queue stands between).
+    ``collective``: which records communicate. ``returned``: when the launch of each record was over, where that is not
+    when its call returned (a queue stands between).
     """
     hull = host_hull(columns, host)
     waits = Waits(columns, host, launches)
-    names = columns.names.values_seen
-    sort, name = columns.device["sort"], columns.device["name"]
-    if collective is None:
-        collective = (sort == KERNEL) & calls.mask(names, calls.is_communication_kernel)[name]
+    sort = columns.device["sort"]
     copy = sort != KERNEL  # a memset, too, is no compute that could hide anything, and no kernel to tune
     compute = (sort == KERNEL) & ~collective
     spans = []
