@@ -76,7 +76,7 @@ def test_the_layout_tax_is_told_where_there_is_one(share: float | None, lines: i
 
 
 def test_diagnose_says_what_opens_the_result(roofwatch: Roofwatch, traces: Path) -> None:
-    """Both of the vendor's tools, each with MindStudio Insight for what they write; the layout tax beside busy and idle."""
+    """Both of the vendor's tools, each with what opens its result; the layout tax beside busy and idle."""
     done = roofwatch("diagnose", str(traces / ALEX))
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80

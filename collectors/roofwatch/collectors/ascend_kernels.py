@@ -29,7 +29,7 @@ def calls_of(groups: Sequence[RawGroup]) -> list[KernelCall | None]:
     """The call of each group, None where inputs or outputs are not told; tiled tensors with what TransData tells."""
     calls = [_call(group) for group in groups]
     known = relayouts(call for call in calls if call is not None and call.type.lower().startswith("transdata"))
-    return [None if call is None else replace(call, known=known) for call in calls]
+    return [None if call is None else replace(call, known=known) for call in calls] if known else calls
 
 
 def _call(group: RawGroup) -> KernelCall | None:

@@ -107,8 +107,8 @@ def _taken(pipes: Pipes, filled: float | None, *, on_cube: bool) -> float:
 
 def summed(parts: list[Pipes]) -> Pipes | None:
     """The pipes of several groups together; a pipe that one of them lacks is known of none."""
-    if not parts:
-        return None
+    if len(parts) < 2:
+        return parts[0] if parts else None
     sums = {name: _sum([getattr(part, name) for part in parts]) for name in _PARTS}
     return Pipes(sum(part.measured_ns for part in parts), **sums)
 

@@ -19,7 +19,8 @@ time      estimated device time in the range: each window stands for the
           time since the one before it
 roof      attainable time over measured time: 100 % is all the device can;
           "!" above 105 %: data that stays in a cache, or the formula counts
-          inputs whole of which the op reads a part
+          inputs whole of which the op reads a part; "L2" on Ascend: more
+          bytes than memory delivers, part of them came from L2
 winnable  time x (1 - roof); unknown where roof is, or has a "!"
 \b
 The head's "classified" is a share of compute time: device time less
