@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import json
 from collections.abc import Callable
@@ -154,6 +155,54 @@ def test_ways_of_writing(written: Callable[[bytes], bytes]) -> None:
     plain, other = read_bytes(text), read_bytes(written(text))
     assert other.groups == plain.groups
     assert (other.events_read, other.dropped, other.problem) == (2, {}, None)
+
+
+# The columns of each metric set, of cores with a vector unit of their own and of fused ones.
+SETS = {
+    "PipeUtilization": ("aic_mac_ratio", "aic_scalar_ratio", "aic_mte1_ratio", "aic_mte2_ratio", "aic_fixpipe_ratio",
+                        "aiv_vec_ratio", "aiv_scalar_ratio", "aiv_mte2_ratio", "aiv_mte3_ratio"),
+    "ArithmeticUtilization": ("aic_mac_fp16_ratio", "aic_cube_fops", "aiv_vec_fp32_ratio", "aiv_vector_fops"),
+    "Memory": ("aic_l1_read_bw(GB/s)", "aic_main_mem_read_bw(GB/s)", "aiv_ub_read_bw(GB/s)"),
+    "MemoryL0": ("aic_l0a_read_bw(GB/s)", "aiv_l0c_read_bw(GB/s)"),
+    "MemoryUB": ("aic_ub_read_bw_scalar(GB/s)", "aiv_ub_write_bw_vector(GB/s)"),
+    "ResourceConflictRatio": ("aiv_vec_bankgroup_cflt_ratio", "aiv_vec_resc_cflt_ratio"),
+    "L2Cache": ("aic_write_cache_hit", "aiv_r0_read_cache_hit"),
+    "MemoryAccess": ("aic_read_main_memory_datas(KB)", "aiv_GM_to_UB_datas(KB)"),
+    "fused": ("vec_ratio", "mac_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "mte3_ratio", "memory_bound"),
+}  # fmt: skip
+TOLD = {
+    "PipeUtilization": {"mac_ns", "cube_scalar_ns", "mte1_ns", "cube_mte2_ns", "fixpipe_ns", "vec_ns",
+                        "vector_scalar_ns", "vector_mte2_ns", "mte3_ns"},
+    "fused": {"vec_ns", "mac_ns", "cube_scalar_ns", "mte1_ns", "cube_mte2_ns", "mte3_ns"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("metrics", SETS)
+def test_metric_sets(metrics: str) -> None:
+    """Every set is read; pipes are told where the set has them."""
+    columns = (*LEVEL1[:22], "aicore_time(us)", "aic_total_cycles", *SETS[metrics])
+    group = only(read_bytes(table(dict.fromkeys(SETS[metrics], "0.5"), columns=columns)))
+    told = {} if group.pipes is None else {k: v for k, v in dataclasses.asdict(group.pipes).items() if v is not None}
+    told.pop("measured_ns", None)
+    assert told == dict.fromkeys(TOLD.get(metrics, ()), pytest.approx(5_250))
+
+
+def test_clock_and_cores() -> None:
+    """Cycles are of all cores, times of one: 1.65e6 cycles on 10 blocks in 100 µs are 1650 MHz.
+
+    Kernels whose blocks share cores run longer; half of 20 cores for 100 µs are 50 %.
+    """
+    alone = {"Block Num": "10", "aicore_time(us)": "100", "aic_total_cycles": "1650000", "Duration(us)": "100"}
+    shared = {**alone, "Block Num": "40", "aicore_time(us)": "200", "aic_total_cycles": "6600000"}
+    rows = [{**row, "Start Time(us)": f"{START + 300 * i}"} for i, row in enumerate([alone, shared, alone])]
+    (device,) = read_bytes(table(*rows)).devices
+    assert (device.clock_hz, device.units) == (1.65e9, None)
+    told = [{**row, "cube_utilization(%)": "50" if row["Block Num"] == "10" else "N/A"} for row in rows]
+    (device,) = read_bytes(table(*told)).devices
+    assert (device.clock_hz, device.units) == (1.65e9, 20)
+    for damage in ("0", "N/A", "1e9", "-5"):
+        (device,) = read_bytes(table(*({**row, "aic_total_cycles": damage} for row in told))).devices
+        assert (device.clock_hz, device.units) == (None, None)
 
 
 def test_names_of_columns() -> None:

@@ -175,6 +175,17 @@ def inner_of(shapes: str, outputs: str | None) -> int:
     return round((numbers[0] * numbers[1] * numbers[2] * numbers[3] / (m * n)) ** 0.5)
 
 
+@pytest.mark.parametrize("rank", [0, 2])
+def test_step_times_of_the_qwen_set(traces: Path, rank: int) -> None:
+    """``step_trace_time.csv`` has computing, and communicating alone: together the busy time."""
+    folder = traces / f"ascend/qwen3_0.6b_910B_tp1pp2dp2_level2/rank_{rank}_ascend_pt/ASCEND_PROFILER_OUTPUT"
+    (row,) = rows_of(folder / "step_trace_time.csv")
+    (device,) = read(folder / "kernel_details.csv").devices
+    exposed = float(row["Communication(Not Overlapped)"]) * 1000
+    assert device.exposed_communication_ns == pytest.approx(exposed, abs=1)
+    assert device.busy_ns == pytest.approx(float(row["Computing"]) * 1000 + exposed, abs=1)
+
+
 def test_clock_and_cores_of_the_alexnet_set(traces: Path) -> None:
     """24 cube cores at 1800 MHz: 8990318 cycles on 16 blocks in 312.164 µs, 66.301 % of 24 cores in 313.886 µs."""
     assert pytest.approx(1.8e9, rel=1e-4) == 8990318 / (16 * 312.164e-6)

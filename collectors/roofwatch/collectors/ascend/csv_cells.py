@@ -190,6 +190,7 @@ def _quoted(raw: Bytes, line_start: Ints, line_end: Ints) -> tuple[Mask, Mask]:
 
 def _odd(text: bytes, lines: Ints, start: Ints, end: Ints) -> list[tuple[int, bytes]]:
     """Rows without the right number of cells; blank lines are none."""
+    lines = lines[end[lines] > start[lines]]
     bounds = zip(lines.tolist(), start[lines].tolist(), end[lines].tolist(), strict=True)
     rows = ((line, text[low:high].rstrip(b"\r")) for line, low, high in bounds)
     return [(line, row) for line, row in rows if row.strip()]

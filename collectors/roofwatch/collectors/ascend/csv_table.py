@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20  # text looked at once: large enough for numpy, small beside the memory of the interpreter
 MAX_LINE_BYTES = 4 << 20  # a longer line is no row
 MANY_PARTS = 64  # of a column: a quarter of a million rows
+_TIMES = b"Time(us)"  # is in every head
 _BOM = b"\xef\xbb\xbf"
 _PER_CENT = 0.01  # of the one column that is told so: how much of the time cores were taken
 _OCCUPIED = "occupied_ns"
@@ -132,7 +133,7 @@ class Reader:
     def _odd(self, cells: Cells, head: Head, before: int, *, cut: bool) -> None:
         """Counts rows that are not whole; a line that names columns again is none."""
         for line, row in cells.odd:
-            if is_head(row):
+            if _TIMES in row and is_head(row):
                 self._damage = self._damage or f"a table with other columns follows in line {before + line + 1}"
             elif cut and line == cells.lines - 1:
                 self.dropped["cut_off"] += 1

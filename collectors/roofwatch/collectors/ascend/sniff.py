@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from enum import Enum
 
@@ -15,8 +16,9 @@ _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
 # What a list of events of torch_npu or msprof has near its beginning, and one of Kineto's has not.
-_OF_ASCEND = (b'"async_npu"', b"Ascend Hardware", b'"HostToDevice', b'"CANN"', b'"enqueue"', b'"dequeue"', rb";\r\n",
-              b"torch_npu", b"connection_id")  # fmt: skip
+_OF_ASCEND = re.compile(
+    rb'"async_npu"|Ascend Hardware|"HostToDevice|"CANN"|"connection_id"|torch_npu|"Input Dims":\s*"'
+)
 
 
 class Sort(Enum):
@@ -45,7 +47,7 @@ def sort_of(head: bytes) -> Sort | None:
         return Sort.DATABASE
     text = plain(head)
     if text.startswith(b"["):
-        return Sort.VIEW if any(mark in text for mark in _OF_ASCEND) else None
+        return Sort.VIEW if _OF_ASCEND.search(text) else None
     if not text or text.startswith(b"{"):
         return None
     line = text.partition(b"\n")[0]
