@@ -33,8 +33,28 @@ def with_signature(**more: object) -> Callable[[pb.Segment], object]:
     """Replace the segment's windows by one with this signature."""
 
     def change(message: pb.Segment) -> None:
-        signature = dataclasses.replace(COPY, **more)  # type: ignore[arg-type]
+        signature = dataclasses.replace(COPY, **more)
         message.CopyFrom(codec.segment([window_of("a", [stat(signature, [1])])]))
+
+    return change
+
+
+def ledger(**figures: int) -> Callable[[pb.Segment], object]:
+    """Replace figures of the first window's ledger, whose device time is 3050 ns."""
+    return lambda m: m.windows[0].ledger.MergeFrom(pb.Ledger(**figures))  # type: ignore[arg-type]
+
+
+def with_graph(**figures: float) -> Callable[[pb.Segment], object]:
+    """Give the first window a graph."""
+    return lambda m: m.windows[0].graphs.append(pb.Graph(launches=1, records=1, **figures))  # type: ignore[arg-type]
+
+
+def with_cause(**figures: int) -> Callable[[pb.Segment], object]:
+    """Give the first device, idle for 100 ns, this cause alone."""
+
+    def change(message: pb.Segment) -> None:
+        message.windows[0].devices[0].CopyFrom(pb.DeviceWindow(span_ns=1100, busy_ns=1000))
+        message.windows[0].devices[0].causes.append(pb.IdleCause(cause="sync", **figures))  # type: ignore[arg-type]
 
     return change
 
@@ -48,6 +68,9 @@ HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "short column": (lambda m: m.windows[0].kernels.step_ns.pop(), "unequal lengths"),
     "short roofs": (lambda m: m.windows[0].kernels.roof_ns.pop(), "longer"),
     "infinite roof": (lambda m: m.windows[0].kernels.roof_ns.__setitem__(0, math.inf), "roof_ns"),
+    "roof without end": (lambda m: m.windows[0].kernels.roof_ns.__setitem__(0, 1e308), "roof_ns"),
+    "ridge without end": (lambda m: m.windows[0].kernels.ridge.__setitem__(0, 1e300), "ridge"),
+    "peak without end": (lambda m: setattr(m.dictionary.devices[0].bandwidth, "value", 1e300), "peak"),
     "negative ridge": (lambda m: m.windows[0].kernels.ridge.__setitem__(0, -1.0), "ridge"),
     "histogram beyond time": (lambda m: m.windows[0].kernels.histogram_low.__setitem__(0, 1 << 31), "histogram_low"),
     "histogram lengths": (lambda m: m.windows[0].kernels.histogram_length.__setitem__(0, 9), "histogram columns"),
@@ -58,6 +81,19 @@ HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "busier than its span": (lambda m: setattr(m.windows[0].devices[0], "busy_ns", 1 << 40), "busy for"),
     "negative span": (lambda m: setattr(m.windows[0].devices[0], "span_ns", -9), "device's times"),
     "infinite peak": (lambda m: setattr(m.dictionary.devices[0].bandwidth, "value", math.inf), "peak"),
+    "linked beyond all": (ledger(linked_ns=3051), "3051 ns linked is out of range, of 3050"),
+    "backlog beyond all": (ledger(backlog_ns=3051), "backlog is out"),
+    "classifiable beyond all": (ledger(classifiable_ns=3051), "classifiable is out"),
+    "classified twice": (ledger(classifiable_ns=3000, classified_ns=2000, named_ns=1001), "named is out"),
+    "more known than there is": (ledger(model_ns=10, model_known_ns=11), "model of known FLOPs is out"),
+    "more disagreed than compared": (ledger(compared_ns=10, disagreed_ns=11), "disagreed is out"),
+    "graphs beyond all": (with_graph(total_ns=3051), "more time in graphs"),
+    "graph attributed beyond itself": (with_graph(total_ns=5, attributed_ns=6), "more time in graphs"),
+    "graph more than certain": (with_graph(total_ns=5, attributed_ns=5, confidence=1.5), "confidence"),
+    "causes beyond idle": (with_cause(total_ns=101, count=1, longest_ns=101), "causes of 101 ns of 100 ns idle"),
+    "start-up beyond a cause": (with_cause(total_ns=5, count=1, longest_ns=5, startup_ns=6), "start-up"),
+    "a stretch beyond its cause": (with_cause(total_ns=5, count=1, longest_ns=6), "stretch longer"),
+    "exposed beyond busy": (lambda m: setattr(m.windows[0].devices[0], "exposed_copy_ns", 1 << 40), "exposed"),
     "text with a null": (lambda m: setattr(m.windows[0], "collector", "a\0b"), "text"),
     "endless text": (lambda m: setattr(m.dictionary.processes[0], "job", "x" * 70_000), "text"),
     "no host": (lambda m: setattr(m.dictionary.nodes[0], "host", ""), "node without a name"),

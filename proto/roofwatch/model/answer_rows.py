@@ -159,10 +159,7 @@ _BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
     "all_to_all": lambda n: (n - 1) / n,
     "gather": lambda n: (n - 1) / n,
     "scatter": lambda n: (n - 1) / n,
-    "broadcast": lambda n: 1.0,
-    "reduce": lambda n: 1.0,
-    "send": lambda n: 1.0,
-    "recv": lambda n: 1.0,
+    **dict.fromkeys(("broadcast", "reduce", "send", "recv"), lambda _: 1.0),
 }
 
 

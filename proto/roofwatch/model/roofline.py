@@ -15,6 +15,8 @@ LATENCY_FRACTION = 0.3  # below this share of the roof neither ceiling explains 
 LATENCY_NS = 10_000  # … and a kernel this short is mostly launch, ramp-up and tail (a few µs on any device)
 EXCEEDED = 1.05  # 5 %: clocks above nominal and timestamp noise; beyond it the model is wrong for this record
 
+MOST_ROOF_NS = 1 << 50  # 13 days: no call takes so long, so its shapes are damage, and a store takes no such time
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -76,7 +78,7 @@ def judge(  # noqa: PLR0913 - the roofline of one kernel has this many givens; a
     if flops == 0 and moved == 0:
         return Verdict(Bound.HOST, evidence, 0.0)
     times = roof_time_ns(flops, moved, peaks, precision, unit)
-    if times is None:
+    if times is None or max(times) >= MOST_ROOF_NS:
         return UNKNOWN
     compute, memory = times
     roof = max(compute, memory)
