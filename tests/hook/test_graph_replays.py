@@ -79,10 +79,10 @@ class Graph:
 def captured(of: Graphs, work: Callable[[], Any]) -> Graph:
     """A graph captured from this work."""
     graph = Graph()
-    of.begins(graph)
+    listener = of.begins()
     with torch.no_grad():
         work()
-    of.ends(graph)
+    of.ends(graph, listener)
     return graph
 
 
@@ -136,6 +136,7 @@ with torch.no_grad():
         piece.capture_end()
         pieces.append(piece)
 step()
+print("stepping", flush=True)
 while not over.is_set():
     step()
     pieces[0].replay()
@@ -147,6 +148,10 @@ def test_logs_come_before_the_window_that_replays_them(jobs: Jobs, agent: Little
     """A job in steps: two of three graphs run in each; their log comes once a connection, the third's never."""
     job = jobs.start(STAND_IN + TRAIN + UNTIL_STDIN_CLOSES + DECODE, agent.path)
     connection = agent.accept()
+    assert job.stdout is not None
+    assert (
+        job.stdout.readline() == "stepping\n"
+    )  # before the first step a window is by time, in a capture there is none
     connection.ask(steps=3)
     logs, _ = connection.receive(60)
     assert logs["type"] == "graph_logs"
