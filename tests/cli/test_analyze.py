@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -163,6 +164,26 @@ def test_what_is_no_trace(roofwatch: Roofwatch, tmp_path: Path, make: Callable[[
     assert (done.returncode, done.stdout) == (1, "")
     assert str(path) in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["analyze", "diagnose", "graph-capture", "import"])
+@pytest.mark.parametrize("device", ["/dev/zero", "pipe"])
+def test_what_is_no_regular_file_is_refused_up_front(
+    roofwatch: Roofwatch, small: Path, tmp_path: Path, command: str, device: str
+) -> None:
+    """A device without end and a pipe that nobody writes to would both be read for ever."""
+    given = device
+    if device == "pipe":
+        given = str(tmp_path / "pipe")
+        os.mkfifo(given)
+    words = {
+        "graph-capture": ["analyze", str(small), "--graph-capture", given],
+        "import": ["import", given, "--db", f"sqlite:///{tmp_path / 'x.db'}"],
+    }.get(command, [command, given])
+    done = roofwatch(*words)
+    assert done.returncode == 1
+    assert f"{given} is a pipe or a device, not a file: save what it gives to a file first." in done.stderr
+    assert ".." not in done.stderr
 
 
 def test_import_counts_a_file_once(roofwatch: Roofwatch, small: Path, tmp_path: Path) -> None:

@@ -312,3 +312,14 @@ def test_tensors_of_other_kinds_are_named_only() -> None:
         nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], layout=torch.jagged)
         log = heard(nested.sin)
     assert [call[:2] for call in log["calls"] if call[0] == "aten::sin"] == [["aten::sin", "[]"]]
+
+
+def test_numbers_that_are_equal_are_not_the_same_argument() -> None:
+    """x.add(1), x.add(1.0) and x.add(True) are three calls with three texts; x.add(1) again is the first."""
+    log = oplog.OpLog()
+    numbers = [
+        log.op("aten::add", "add", None, (value, [value]), {"alpha": value}, False) for value in (1, 1.0, True, 1)
+    ]
+    assert numbers == [0, 1, 2, 0]
+    calls = json.loads(log.seal() or "")["calls"]
+    assert [json.loads(call[4]) for call in calls] == [["1", "[1]"], ["1.", "[1.]"], ["True", "[True]"]]

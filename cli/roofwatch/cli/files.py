@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import WindowContext
 from roofwatch.collectors.graphs import NOTHING, Known
 from roofwatch.model.devices import calibration_file, cpu_model
-from roofwatch.model.diagnosis_mistakes import BACKLOG, LOOSE_GRAPHS, Conditions, conditions_of
+from roofwatch.model.diagnosis_mistakes import LOOSE_GRAPHS, Conditions, conditions_of
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.model.record import Device, Node, Process, Trigger, Vendor, Window
 
@@ -39,7 +40,19 @@ def captured(paths: Sequence[Path]) -> Known:
     Raises:
         RoofwatchError: one cannot be read, or holds no capture.
     """
+    for path in paths:
+        _require_file(path)
     return Known(tuple(found for path in paths for found in registry.read_captures(path, _progress(path))))
+
+
+def _require_file(path: Path) -> None:
+    """Files are read twice, for their hash too, and a device may have no end; what is not there the reader tells."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise RoofwatchError(f"{path} is a pipe or a device, not a file: save what it gives to a file first.")
 
 
 def recorded_on(here: bool, threads: int | None) -> Device:
@@ -106,9 +119,6 @@ def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
             f"{path}: {share} of device time is in graphs that are not tied to ops: a profile of their capture ties "
             "them (--graph-capture CAPTURE)."
         )
-    if (known.backlog_share or 0.0) > BACKLOG:
-        share = f"{known.backlog_share or 0.0:.0%}".replace("%", " %")
-        found.append(f"{path}: {share} of device time was launched before the window, so its ops are not known.")
     return found
 
 
@@ -141,6 +151,7 @@ def read(path: Path, origin: Origin) -> Read:
     Raises:
         RoofwatchError: nothing in it can be read; says what is wrong and where.
     """
+    _require_file(path)
     found = registry.read_path(path, progress=_progress(path), known=origin.graphs)
     uid, profile = _digest(found.files), found.profile
     process = Process(

@@ -111,7 +111,9 @@ def _look(value: Any) -> Any:
         return value.dtype, tuple(value.shape), _strides(value)
     if isinstance(value, (list, tuple)):
         return (len(value), *map(_look, value[:MOST_ITEMS]))
-    return value if isinstance(value, (bool, int, float, str)) else str(value)[:64] if _is_word(value) else None
+    if isinstance(value, (bool, int, float)):
+        return type(value), value  # 1, 1.0 and True are equal and hash alike, and are different texts
+    return value if isinstance(value, str) else str(value)[:64] if _is_word(value) else None
 
 
 def _is_word(value: Any) -> bool:
