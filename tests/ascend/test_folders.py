@@ -14,7 +14,7 @@ from ascend_views import BASE, View
 
 from roofwatch.collectors.ascend import folder as folders
 from roofwatch.collectors.ascend.facts import hashed
-from roofwatch.collectors.ascend.reader import Found
+from roofwatch.collectors.base import Found
 from roofwatch.collectors.registry import read_path
 from roofwatch.model.errors import RoofwatchError
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import (
@@ -157,6 +158,14 @@ class RawProfile:
     python_events: int = 0  # Python functions recorded on the host's threads: stacks were switched on
     step_ns: tuple[int, ...] = ()  # lengths of the source's own steps, in order, the first thousand of them
     unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was read at a path, and from which files: in a folder those that hold the device records."""
+
+    profile: RawProfile
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from roofwatch.collectors import kineto
-from roofwatch.collectors.ascend import db
-from roofwatch.collectors.ascend import reader as ascend
-from roofwatch.collectors.ascend.reader import Found
 from roofwatch.collectors.ascend.sniff import HEAD_BYTES, SQLITE, Sort, is_table, plain, sort_of
-from roofwatch.collectors.base import Limits, RawProfile
+from roofwatch.collectors.base import Found, Limits, RawProfile
 from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.model.errors import RoofwatchError
 
@@ -65,7 +62,9 @@ def read_path(
         RoofwatchError: as ``read``; in a folder there is no capture, or there are several.
     """
     if Path(path).is_dir():
-        return ascend.read_folder(Path(path), limits or Limits(), progress)
+        from roofwatch.collectors.ascend import reader  # noqa: PLC0415 - 60 ms that other traces need not pay
+
+        return reader.read_folder(Path(path), limits or Limits(), progress)
     return Found(read(path, limits, progress, known=known), (Path(path),))
 
 
@@ -81,22 +80,24 @@ def _read(
     _rewind(file)
     head, whole = _begun(file)
     sort = sort_of(head)
-    if sort is Sort.DATABASE:
-        if whole is not file:
-            raise RoofwatchError(f"{name} is a database, which cannot be read from a pipe: give the file.")
-        return db.read(file, limits, progress, name, bounds, path=_path(file))
-    if plain(head).startswith(SQLITE):
+    if plain(head).startswith(SQLITE) and sort is not Sort.DATABASE:
         raise RoofwatchError(f"{name} is a compressed database: decompress it first.")
-    if sort in (Sort.TABLE, Sort.SUMMARY) or is_table(head):
-        return ascend.read_table(whole, limits, progress, name, bounds)
-    if sort is not Sort.VIEW:
+    if sort is None and not is_table(head):
         try:
             return kineto.read(whole, limits, progress, name, bounds, known)
         except kineto.TraceViewError:  # its beginning did not show it
             if whole is not file:
                 raise
             _rewind(file)
-    return ascend.read_trace_view(whole, limits, progress, name, bounds)
+    from roofwatch.collectors.ascend import db, reader  # noqa: PLC0415 - 60 ms that other traces need not pay
+
+    if sort is Sort.DATABASE:
+        if whole is not file:
+            raise RoofwatchError(f"{name} is a database, which cannot be read from a pipe: give the file.")
+        return db.read(file, limits, progress, name, bounds, path=_path(file))
+    if sort in (Sort.TABLE, Sort.SUMMARY) or is_table(head):
+        return reader.read_table(whole, limits, progress, name, bounds)
+    return reader.read_trace_view(whole, limits, progress, name, bounds)
 
 
 def read_captures(path: str | os.PathLike[str], progress: Progress | None = None) -> list[Captured]:

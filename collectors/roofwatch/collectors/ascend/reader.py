@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -15,6 +15,7 @@ from roofwatch.collectors.ascend.folder import Capture, capture_in, open_inside
 from roofwatch.collectors.ascend.text_profile import Facts, messages_of, profile_of
 from roofwatch.collectors.ascend.trace_view import View, read_view
 from roofwatch.collectors.ascend.values import COMMUNICATION
+from roofwatch.collectors.base import Found
 from roofwatch.collectors.kineto.reader import no_garbage_collection
 from roofwatch.collectors.kineto.source import Source
 from roofwatch.model.errors import RoofwatchError
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
 
 Bounds = tuple[int, int] | None
 _FACTS = Facts()
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was read of a folder, and from which of its files: the first one holds the device records."""
-
-    profile: RawProfile
-    files: tuple[Path, ...]
 
 
 def read_table(
@@ -173,4 +166,4 @@ def _with(profile: RawProfile, facts: Facts, failures: Sequence[str]) -> RawProf
     )
 
 
-__all__ = ["Found", "read_folder", "read_table", "read_trace_view"]
+__all__ = ["read_folder", "read_table", "read_trace_view"]
