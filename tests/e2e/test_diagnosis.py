@@ -80,7 +80,9 @@ def test_many_items_are_no_kernel_problem(node: Node) -> None:
     """The host is what is slow: Python between ops, and dispatch. No row that is worth touching fetches or views."""
     found = diagnosed(node, ITEMS, "items")
     told = found["verdict"]
-    assert (told["first_cause"], told["stop_kernels"]) == ("host", True), found["time"]
+    assert told["first_cause"] in {"host", "dispatch"}, found["time"]
+    assert told["stop_kernels"], found["time"]
+    assert sum(cause["share"] for cause in found["causes"]) + told["kernels_share"] == pytest.approx(1.0)
     touched = {row["op"] for row in found["rows"]}
     assert not touched & {"aten::item", "aten::_local_scalar_dense", "aten::select", "aten::as_strided"}
     assert "raw_time" not in {warning["mistake"] for warning in found["warnings"]}

@@ -8,6 +8,7 @@ from typing import Any
 
 from roofwatch.cli.render import ascend, graphs, text
 from roofwatch.cli.render.table import Column, table
+from roofwatch.model.diagnosis_mistakes import BACKLOG
 from roofwatch.model.record import Bound
 from roofwatch.model.roofline import exceeded
 
@@ -25,6 +26,8 @@ OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word
 OVER = "!"  # beside a roof fraction that cannot be
 WHY_OVER = "data that stays in a cache, or inputs counted whole"
 CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
+
+DROPPED = {"unfinished": "unfinished (launched, without a record of its end)"}
 
 COLUMNS = (
     Column("#", right=True),
@@ -62,7 +65,8 @@ def report(answer: Answer, title: Sequence[str], room: int, then: str = "", shor
 def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     """What the answer is about, how much of it was judged, and where the devices waited."""
     coverage = answer["coverage"]
-    parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage), *_outside(answer["rows"])]
+    parts = [*title, text.plural(coverage["windows"], "window"), _classified(coverage), *_backlog(coverage)]
+    parts += _outside(answer["rows"])
     parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
     return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room)]
@@ -94,6 +98,12 @@ def _classified(coverage: Row) -> str:
         return "no compute time to classify"
     by_name = f" (+ {text.percent_fine(named)} by name)" if named else ""
     return f"{text.percent_fine(share)} of compute time classified{by_name}"
+
+
+def _backlog(coverage: Row) -> list[str]:
+    """Where much was launched before the window, so that nobody knows by which op."""
+    share = coverage.get("backlog_share") or 0.0
+    return [f"{text.percent(share)} launched before the window"] if share > BACKLOG else []
 
 
 def _outside(rows: Sequence[Row]) -> list[str]:
@@ -223,5 +233,8 @@ def footnotes(answer: Answer, room: int) -> list[str]:
     if rows and rest >= NO_REST:
         notes.append(f"further rows: {text.percent_fine(rest)} of device time (--top 0 shows all)")
     if dropped:
-        notes.append("dropped: " + ", ".join(f"{text.count(n)} {text.clean(reason)}" for reason, n in dropped.items()))
+        notes.append(
+            "dropped: "
+            + ", ".join(f"{text.count(n)} {DROPPED.get(reason, text.clean(reason))}" for reason, n in dropped.items())
+        )
     return ["", *(text.cut(note, room) for note in notes)] if notes else []
