@@ -256,7 +256,10 @@ def test_ids_of_any_type(read_bytes) -> None:
         (b'{"traceEvents": null}', "traceEvents is not a list"),
         (b'{"a": [1, 2', "not whole JSON at byte 11 and holds no traceEvents"),
         (b'[{"ph":"X","cat":"other","name":"x","ts":1,"dur":1}]', "1 events and among them neither"),
-        (b'[{"ph":"M","name":"process_name","pid":1,"args":{"name":"Ascend Hardware"}}]', "no kernel and no collective"),
+        (
+            b'[{"ph":"M","name":"process_name","pid":1,"args":{"name":"Ascend Hardware"}}]',
+            "no kernel and no collective",
+        ),
         (b"[" * 100_000, "no events|neither"),
         (b'{"a":' * 100_000, "traceEvents"),
         (b"\x1f\x8b", "is empty .*gzip header"),

@@ -11,7 +11,7 @@ import pytest
 from roofwatch.model.formulas import parts
 from roofwatch.model.formulas.fused import flops_per_element
 from roofwatch.model.formulas.movement import item_of_kernel
-from roofwatch.model.formulas.table import FORMULAS, formula_of, work_of
+from roofwatch.model.formulas.table import FORMULAS, work_of
 from roofwatch.model.shapes import call_of
 
 F32, BF16, LONG, INT, BOOL = "float", "c10::BFloat16", "long int", "int", "bool"

@@ -92,8 +92,8 @@ def _chip(document: Any, cores: int | None, clock: float | None) -> tuple[int | 
     if not isinstance(devices, list) or not devices or not isinstance(devices[0], dict):
         return cores, clock
     found = _count(devices[0].get("ai_core_num"), _MAX_CORES)
-    told = devices[0].get("aic_frequency")
-    mhz = float(told) if re.fullmatch(r"\d{1,6}(?:\.\d{1,6})?", str(told)) else 0.0
+    told = str(devices[0].get("aic_frequency"))
+    mhz = float(told) if re.fullmatch(r"\d{1,6}(?:\.\d{1,6})?", told) else 0.0
     return found or cores, mhz * 1e6 if 0 < mhz < _MAX_MHZ else clock
 
 

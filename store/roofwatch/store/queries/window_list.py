@@ -27,8 +27,8 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         w.id, w.uid, w.start_unix_ns, p.id.label("process"), schema.nodes.c.host, p.pid, p.model, w.duration_ns,
         w.steps, w.represents_ns, w.trigger, w.collector, w.shapes_recorded, w.events_read, w.device_records,
         w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.first_step,
-        w.close_path, w.open_ns, w.quiesce_ns, w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns, w.lost_in_ns, w.lost_after_ns,
-        w.parse_cpu_ns, lost().label("lost_ns"),
+        w.close_path, w.open_ns, w.quiesce_ns, w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns,
+        w.lost_in_ns, w.lost_after_ns, w.parse_cpu_ns, lost().label("lost_ns"),
     ).order_by(w.start_unix_ns.desc(), w.id.desc())  # fmt: skip
     found = connection.execute(query.limit(limit) if limit else query).all()
     shown = {row.id for row in found}
