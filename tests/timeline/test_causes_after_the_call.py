@@ -277,8 +277,7 @@ def test_examples_say_what_and_where() -> None:
     gap = "before second; at 0.115 ms, a gap of 0.800 ms"
 
     assert examples(timeline) == {
-        "sync": "after cudaStreamSynchronize the host took 0.330 ms to launch again, "
-        + gap,
+        "sync": "after cudaStreamSynchronize the host took 0.330 ms to launch again, " + gap,
         "input": f"in enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, {gap}",
         "copy": f"in cudaMemcpy, {gap}",
         "communication": f"in nccl:all_reduce, {gap}",
