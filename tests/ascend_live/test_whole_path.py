@@ -65,8 +65,8 @@ class Fleet:
     def job(self, **env: str) -> subprocess.Popen[str]:
         """A training job under ``roofwatch run``."""
         path = self.node.folder / "job.py"
-        path.write_text(SPEAKS.replace("time.sleep(0.01)", "time.sleep(0.1)"))  # two steps are as long as the sample
-        environ = self.node.environment(ROOFWATCH_SOCKET=self.socket, ASCEND_STAND_IN_LIGHT="", **env)
+        path.write_text(SPEAKS)
+        environ = self.node.environment(ROOFWATCH_SOCKET=self.socket, **env)
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         job = subprocess.Popen(
             [*PROGRAM, "run", "--model", "alexnet", "--", sys.executable, str(path)],
@@ -107,12 +107,13 @@ def fleet(node: Node) -> Iterator[Fleet]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.timeout(180)
 def test_an_npu_job_is_seen_in_top(fleet: Fleet) -> None:
     """Windows of two steps arrive with the sample's 191 records, chip, cost and formats; the job is as without us."""
     node = fleet.node
     job = fleet.job(RANK="1")
-    # The first window of a process is short and has no steps; by the third they are whole.
-    node.until(lambda: any(w["steps"] == 2 for w in fleet.windows()), "a window of two steps is in the store", 60)
+    # The first window of a process is short and may have no steps; the next ones are whole.
+    node.until(lambda: any(w["steps"] == 2 for w in fleet.windows()), "a window of two steps is in the store", 120)
     (process,) = fleet.ask("processes")["rows"]
     assert (process["model"], process["rank"], process["pid"]) == ("alexnet", 1, job.pid)
     answer = fleet.ask("top", "--top", "0", "--model", "alexnet")
@@ -126,7 +127,7 @@ def test_an_npu_job_is_seen_in_top(fleet: Fleet) -> None:
     assert "hcom_allReduce" in read("top", fleet)
     assert fleet.status()["process_list"][0]["close_path"] == "npu"
     assert fleet.status()["drops"] == {}
-    # The first window, of 50 ms, is shorter than the sample of 170 ms that it gets.
+    # Two steps of this job are shorter than the 170 ms of the sample that each window gets.
     assert set(answer["coverage"]["dropped"]) <= {"clock_disagreement"}
     shown = fleet.ask("windows", "--limit", "0")["rows"]
     assert all(window["collector"] == "ascend_db" for window in shown)

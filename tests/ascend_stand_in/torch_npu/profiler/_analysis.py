@@ -29,6 +29,7 @@ def analyse(path: str) -> None:
     output.mkdir(exist_ok=True)
     if "old" not in _faults.wanted():
         (output / "analyse.done").touch()
+    _faults.happened("done")
     print_info_msg("All profiling data parsed in a total time of 0:00:01")
 
 
