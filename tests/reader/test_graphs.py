@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
-from roofwatch.collectors import pipeline
+from roofwatch.collectors import pipeline, registry
 from roofwatch.collectors.base import RawProfile, WindowContext
 from roofwatch.model.record import Bound, Evidence, Graph, Node, Phase, Process, Trigger, Window
 
@@ -227,3 +229,25 @@ def test_node_ids_tell_whatever_the_order(trace, read_trace) -> None:
     profile = read_trace(trace)
     assert profile.graphs == [Graph(0, "graph 4", 3, 8, 80_000, 80_000, "nodes", 1.0)]
     assert ops(profile) == {GEMM: "aten::mm", ADD: "aten::add", NORM: "aten::layer_norm"}
+
+
+def test_one_launch_of_very_many_kernels_costs_little_memory(tmp_path: Path) -> None:
+    """200,000 kernels of one launch, each after a gap: below 300 bytes each; with every column in full it is 430."""
+    count = 200_000
+    kernel = (
+        '{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":%d,"dur":1,"args":{"stream":7,"correlation":1}}'
+    )
+    call = '{"ph":"X","cat":"cuda_runtime","name":"cudaGraphLaunch","pid":1,"tid":1,"ts":1,"dur":5,'
+    call += '"args":{"correlation":1}}'
+    path = tmp_path / "trace.json"
+    events = [call, *(kernel % (10 + 2 * i) for i in range(count))]
+    path.write_text('{"traceEvents":[' + ",\n".join(events) + "]}")
+    del events
+    tracemalloc.start()
+    try:
+        profile = registry.read_path(path).profile
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [(graph.records, graph.total_ns) for graph in profile.graphs] == [(count, count * 1000)]
+    assert peak < 300 * count

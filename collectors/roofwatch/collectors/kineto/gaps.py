@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofwatch.collectors.kineto.tables import small
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -64,9 +66,9 @@ def gaps_of(rows: Ints, idle: Spans, columns: Columns, launches: Launches) -> Ga
         start=idle[0],
         end=idle[1],
         following=row,
-        thread=thread,
-        launch=_at(columns.host["start"], call, otherwise),
-        returned=_at(columns.host["end"], call, otherwise),
+        thread=small(thread),
+        launch=small(_at(columns.host["start"], call, otherwise)),
+        returned=small(_at(columns.host["end"], call, otherwise)),
         queued=has_next & launches.backlog[row],
         in_graph=has_next & (_launch_began(start, correlation)[following] <= idle[0]),
     )
@@ -89,10 +91,11 @@ def _launch_began(start: Ints, correlation: Ints) -> Ints:
     if not (correlation >= 0).any() or (np.diff(np.sort(correlation)) != 0).all():
         return start
     order = np.lexsort((start, correlation))
-    new = np.append(True, np.diff(correlation[order]) != 0)
-    first = order[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
+    edges = np.flatnonzero(np.append(True, np.diff(correlation[order]) != 0))
     began = np.empty(len(start), dtype=np.int64)
-    began[order] = np.where(correlation[order] >= 0, start[first], start[order])
+    began[order] = np.repeat(start[order[edges]], np.diff(np.append(edges, len(order))))
+    none = correlation < 0
+    began[none] = start[none]
     return began
 
 

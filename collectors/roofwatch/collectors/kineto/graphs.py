@@ -17,6 +17,7 @@ from roofwatch.collectors.kineto.graphs_captured import captured_in
 from roofwatch.collectors.kineto.graphs_found import NONE, Launched, launched, named
 from roofwatch.collectors.kineto.graphs_parts import parts
 from roofwatch.collectors.kineto.groups import PHASES, Records
+from roofwatch.collectors.kineto.tables import small
 from roofwatch.model.record import Graph
 
 if TYPE_CHECKING:
@@ -174,8 +175,8 @@ def _with_ops(
         linked[rows] = True
         told_apart[rows] = np.where(inputs[rows] >= 0, NONE, told_apart[rows])
     return replace(
-        records, op=op, inputs=inputs, op_row=row, phase=phase, module=module, told_apart=told_apart, linked=linked,
-        graph=graphs,
+        records, op=small(op), inputs=small(inputs), op_row=small(row), phase=small(phase), module=small(module),
+        told_apart=small(told_apart), linked=linked, graph=small(graphs),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from roofwatch.collectors.base import Grid
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import KERNEL
+from roofwatch.collectors.kineto.tables import small
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ def grids_of(columns: Columns, launches: Launches) -> Grids:
         blocks = np.where(in_items & (threads > 0) & (blocks > 0), -(-blocks // np.maximum(threads, 1)), blocks)
         x, y = np.where(in_items, UNKNOWN, x), np.where(in_items, UNKNOWN, y)
     which, texts = _distinct(blocks, threads, x, y, (device["sort"] == KERNEL) & (blocks > 0))
-    return Grids(blocks, which, texts)
+    return Grids(small(blocks), small(which), texts)
 
 
 def _distinct(blocks: Ints, threads: Ints, x: Ints, y: Ints, known: NDArray[np.bool_]) -> tuple[Ints, list[Grid]]:

@@ -15,6 +15,7 @@ from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.describing import Ops, describe, ops_of
 from roofwatch.collectors.kineto.nesting import NONE, Nest, nest
 from roofwatch.collectors.kineto.ranges import Ranges, ranges_of
+from roofwatch.collectors.kineto.tables import small
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,9 +186,9 @@ def launches_of(columns: Columns) -> Launches:
     row = np.where(known, order[at], NONE)
     any_launch = known.any() or calls.mask(columns.names.values_seen, calls.is_launch)[host["name"]].any()
     return Launches(
-        row=row,
-        thread=np.where(known, host["thread"][row], NONE),
-        time=np.where(known, host["start"][row], NONE),
+        row=small(row),
+        thread=small(np.where(known, host["thread"][row], NONE)),
+        time=small(np.where(known, host["start"][row], NONE)),
         backlog=~known & (wanted >= 0) & bool(any_launch),
     )
 

@@ -19,7 +19,7 @@ from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
-from roofwatch.collectors.kineto.tables import UNKNOWN, Table
+from roofwatch.collectors.kineto.tables import UNKNOWN, Table, small
 from roofwatch.collectors.kineto.timeline import unused, with_cpu_timeline, with_timelines
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Graph
@@ -200,18 +200,19 @@ def _device_records(
     found = collectives.of_device(columns, position, launches, outline.only_group)
     shaped = places.shaped >= 0
     inputs = np.where(shaped, columns.ops["inputs"][places.call], UNKNOWN) if len(columns.ops) else places.shaped
-    inputs = host.with_shapes(inputs)
+    inputs = small(host.with_shapes(inputs))
+    op = np.where(shaped, columns.ops["name"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped
     records = Records(
         device=position,
         name=device["name"],
         category=device["sort"],
-        op_row=places.shaped,
-        op=np.where(shaped, columns.ops["name"][places.shaped], UNKNOWN) if len(columns.ops) else places.shaped,
+        op_row=small(places.shaped),
+        op=small(op),
         inputs=inputs,
-        phase=places.phase,
-        module=places.module,
-        message=found.grouped,
-        told_apart=np.where((inputs < 0) | launches.backlog, grids.which, UNKNOWN),
+        phase=small(places.phase),
+        module=small(places.module),
+        message=small(found.grouped),
+        told_apart=small(np.where((inputs < 0) | launches.backlog, grids.which, UNKNOWN)),
         backlog=launches.backlog,
         linked=places.op >= 0,
         in_step=places.in_step,

@@ -102,15 +102,28 @@ class Table:
     def close(self) -> None:
         """Ends appending."""
         for name, parts in self._parts.items():
-            self._columns[name] = parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int64)])
+            self._columns[name] = small(parts[0] if len(parts) == 1 else np.concatenate(parts or [_NOTHING]))
             parts.clear()
 
     def keep(self, mask: NDArray[np.bool_]) -> None:
         """Keeps the rows where ``mask`` is true."""
-        self._columns = {name: column[mask] for name, column in self._columns.items()}
+        self._columns = {name: small(column[mask]) for name, column in self._columns.items()}
 
     def __getitem__(self, name: str) -> Ints:
         return self._columns[name]
 
     def __len__(self) -> int:
         return len(self._columns["start"])
+
+
+_NOTHING: Ints = np.empty(0, np.int64)
+
+
+def small(column: NDArray[Any]) -> NDArray[Any]:
+    """The column, read-only where it has the same value in every row: then it takes the memory of one.
+
+    Most columns of a trace without ops, or of one huge graph launch, are such.
+    """
+    if len(column) < 2 or column[0] != column[-1] or (column != column[0]).any():
+        return column
+    return np.broadcast_to(column[:1].copy(), len(column))

@@ -83,13 +83,13 @@ def with_timelines(
         device.exposed_communication_ns = _exposed(start, end, collective[rows], compute[rows])
         device.exposed_copy_ns = _exposed(start, end, copy[rows], compute[rows] | collective[rows])
         busy = union(start, end)
-        gaps = gaps_of(rows, outside(busy, low, high), columns, launches)
+        device.span_ns, device.busy_ns, idle = high - low, length(busy), outside(busy, low, high)
+        del busy, start, end  # as long as all that follows
+        gaps = gaps_of(rows, idle, columns, launches)
         if returned is not None and len(gaps.following):
             later = np.where(gaps.following >= 0, returned[gaps.following], gaps.returned)
             gaps = replace(gaps, returned=np.maximum(gaps.returned, later))
         shares, split = _shares(gaps, waits, low, high)
-        device.span_ns = high - low
-        device.busy_ns = length(busy)
         begun = startup_of(rows, gaps, shares, columns, (low, high), stepped=len(host.step_starts) > 0)
         spans.append((low, high))
         device.causes = _causes(shares, Examples(columns, launches, waits, gaps, split, (low, high)).of, begun)
