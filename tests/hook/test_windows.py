@@ -235,6 +235,7 @@ while not over.is_set():
             step()
     except Late:
         seen += 1
+signal.setitimer(signal.ITIMER_REAL, 0)
 print(seen > 10)
 """
 
