@@ -10,39 +10,13 @@ from typing import Any
 import pytest
 import torch
 from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from heard import STAND_IN, heard, names
 from little_agent import LittleAgent, events, read_all
 from torch._inductor import cudagraph_trees
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from roofwatch.hook import graphs, oplog
 from roofwatch.hook.graphs import Graphs
-from roofwatch.hook.listening import Listener
-
-STAND_IN = """
-import torch
-class Graph:
-    # What torch.cuda.CUDAGraph is to the hook; torch has none on a CPU.
-    def capture_begin(self): pass
-    def capture_end(self): pass
-    def replay(self): pass
-torch.cuda.CUDAGraph = Graph
-"""
-
-
-def heard(work: Callable[[], Any]) -> dict[str, Any]:
-    """The log of one capture of this work."""
-    listener = Listener(torch)
-    try:
-        work()
-    finally:
-        listener.stop()
-    text = listener.log.seal()
-    return {"calls": [], "order": [], "cut": False} if text is None else json.loads(text)
-
-
-def names(log: dict[str, Any]) -> list[str]:
-    """The ops of a log in order."""
-    return [log["calls"][i][0] for i in log["order"]]
 
 
 @pytest.fixture(autouse=True)
