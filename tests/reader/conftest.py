@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # graph_traces; the import mode leaves the path alone
 
 from roofwatch.collectors.base import Limits, RawProfile
 from roofwatch.collectors.registry import read
