@@ -21,6 +21,7 @@ from roofwatch.model.record import (
     Collective,
     Cost,
     Device,
+    DeviceState,
     DeviceWindow,
     Evidence,
     Graph,
@@ -102,6 +103,7 @@ signatures = st.builds(
 causes = st.builds(
     IdleCause, st.sampled_from(Cause), number, number, number, maybe_text, number, number, maybe_number, maybe_text
 )
+lengths = st.lists(st.tuples(st.integers(0, (1 << 32) - 1), number), max_size=4).map(tuple)
 device_windows = st.builds(
     DeviceWindow,
     device=devices,
@@ -112,6 +114,7 @@ device_windows = st.builds(
     exposed_communication_ns=number,
     memory_used_bytes=maybe_number,
     memory_peak_bytes=maybe_number,
+    state=st.none() | st.builds(DeviceState, *(st.none() | st.floats(0, 1e12) for _ in range(5)), st.none() | text),
 )
 histograms = st.builds(Histogram, st.integers(0, 900), st.lists(number, max_size=5).map(tuple))
 signed = st.none() | st.integers(-(1 << 62), 1 << 62)
@@ -170,7 +173,7 @@ def windows(draw: st.DrawFn) -> Window:
         represents_ns=draw(maybe_number),
         shapes_recorded=draw(st.booleans()),
         cost=draw(st.none() | costs),
-        padding=draw(st.none() | st.builds(Padding, number, number, number, number, number)),
+        padding=draw(st.none() | st.builds(Padding, number, number, number, number, number, lengths)),
     )
 
 

@@ -30,7 +30,7 @@ def test_stale_code_is_noticed(tmp_path: Path) -> None:
     copy = tmp_path / "proto"
     shutil.copytree(ROOT / "proto", copy, ignore=shutil.ignore_patterns("__pycache__"))
     source = copy / "roofwatch/proto/v1/roofwatch.proto"
-    source.write_text(source.read_text().replace("message Padding {", "message Padding {\n  sint64 extra = 6;"))
+    source.write_text(source.read_text().replace("message Padding {", "message Padding {\n  sint64 extra = 99;"))
     done = check(copy)
     assert done.returncode == 1
     assert "roofwatch_pb2.py" in done.stderr

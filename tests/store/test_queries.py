@@ -215,6 +215,11 @@ FILTERED = [
     (Filter(device="h100"), "abd"),
     (Filter(device="100_"), ""),  # no wildcard
     (Filter(device="mi300"), "c"),
+    (Filter(vendor="amd"), "c"),
+    (Filter(vendor="nvidia"), "abd"),
+    (Filter(vendor="nvidia", device="mi300"), ""),
+    (Filter(job="slurm:7"), "a"),
+    (Filter(job="slurm"), ""),
     (Filter(labels={"git": "abc"}), "bd"),
     (Filter(labels={"rack": "r1"}), "d"),  # a label of the node
     (Filter(labels={"git": "abc", "rack": "r1"}), "d"),
@@ -228,8 +233,9 @@ def test_filters(db: Database, writer: Writer, scope: Filter, expected: str) -> 
     """Each filter keeps the windows it names, in the list of windows, in the coverage and in the kernels alike."""
     racked = process_of("gpu-09", 50, labels={"git": "abc"})
     racked = dataclasses.replace(racked, node=dataclasses.replace(racked.node, labels={"rack": "r1"}))
+    in_job = dataclasses.replace(process_of(pid=41), job="slurm:7")
     windows = [
-        window_of("a", [stat(GEMM, [1])], process=process_of(pid=41)),
+        window_of("a", [stat(GEMM, [1])], process=in_job),
         window_of("b", [stat(GEMM, [2])], process=process_of(pid=42, model="llama", labels={"git": "abc"})),
         window_of("c", [stat(GEMM, [4])], process=process_of("gpu-08", 42), device=MI300),
         window_of("d", [stat(GEMM, [8])], process=racked),
@@ -273,7 +279,7 @@ def test_roofline_places_what_has_an_intensity(db: Database, writer: Writer) -> 
 
 def test_filter_survives_the_wire() -> None:
     """A filter as a message and back; what does not limit stays None."""
-    full = Filter(1, 2, "n", "p", "m", "d", {"k": "v"})
+    full = Filter(1, 2, "n", "p", "m", "d", {"k": "v"}, "nvidia", "slurm:1")
     assert Filter.from_message(full.message()) == full
     assert Filter.from_message(Filter().message()) == Filter()
 

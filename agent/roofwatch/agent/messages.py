@@ -178,7 +178,8 @@ def _cost(value: Any) -> Cost | None:
 def _padding(value: Any) -> Padding | None:
     if not isinstance(value, dict):
         return None
-    sums = [integer(value.get(name)) for name in _PADDING]
-    if any(entry is None for entry in sums):
+    sums = [entry for name in _PADDING if (entry := integer(value.get(name))) is not None]
+    if len(sums) < len(_PADDING):
         return None
-    return Padding(*(entry or 0 for entry in sums))
+    batches, real, padded, real_squared, padded_squared = sums
+    return Padding(batches, real, padded, real_squared, padded_squared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 
 from roofwatch.model.errors import UsageError
 from roofwatch.store.config import DEFAULT_ADDRESS
-from roofwatch.store.filter import Filter
+from roofwatch.store.filter import Asked, Filter
 
 DEADLINE_S = 30
 LOOKED_AT = 1000  # processes or nodes, for the names that there are
@@ -24,17 +25,27 @@ NOTHING = (
 Answer = dict[str, Any]
 
 
-def ask(query: str, given: Filter, limit: int, *, store: str | None, db: str | None) -> Answer:
-    """The answer to a query.
+def ask(
+    query: str,
+    given: Filter,
+    limit: int,
+    *,
+    store: str | None,
+    db: str | None,
+    other: Filter | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Answer:
+    """The answer to a query; ``other`` is the second side of what compares two, ``options`` are the query's own.
 
     Raises:
         UnreachableError: no store or database answers.
         UsageError: both were named on the command line, or an address is none.
         RoofwatchError: the store or the database could not answer.
     """
+    asked = Asked(given, limit, other, options or {})
     if uses_database(store, db):
-        return _from_database(str(db), query, given, limit)
-    return _from_store(store or DEFAULT_ADDRESS, query, given, limit)
+        return _from_database(str(db), query, asked)
+    return _from_store(store or DEFAULT_ADDRESS, query, asked)
 
 
 def nothing(given: Filter, *, store: str | None, db: str | None) -> str:
@@ -61,7 +72,7 @@ def filter_of(given: dict[str, Any]) -> Filter:
     since, until = given.pop("since"), given.pop("until")
     if since and until and since >= until:
         raise click.UsageError("--since is not before --until: nothing can lie between them.")
-    words = {name: given.pop(name) or None for name in ("node", "process", "model", "device")}
+    words = {name: given.pop(name) or None for name in ("node", "process", "model", "device", "vendor", "job")}
     return Filter(since or None, until or None, **words, labels=dict(given.pop("labels")))
 
 
@@ -80,23 +91,29 @@ def uses_database(store: str | None, db: str | None) -> bool:
     return typed != {"store"}
 
 
-def _from_database(url: str, query: str, given: Filter, limit: int) -> Answer:
+def _from_database(url: str, query: str, asked: Asked) -> Answer:
     from roofwatch.store import database  # noqa: PLC0415  # SQLAlchemy takes 0.3 s
     from roofwatch.store.queries import Queries  # noqa: PLC0415
 
     opened = database.open(url, migrate=False)
     try:
-        return Queries(opened).run(query, given, limit)
+        return Queries(opened).run(query, asked.scope, asked.limit, asked.other, asked.options)
     finally:
         opened.close()
 
 
-def _from_store(address: str, query: str, given: Filter, limit: int) -> Answer:
+def _from_store(address: str, query: str, asked: Asked) -> Answer:
     from roofwatch.cli import wire  # noqa: PLC0415  # grpc takes 0.08 s
     from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415
     from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc  # noqa: PLC0415
 
-    request = pb.QueryRequest(query=query, filter=given.message(), limit=limit)
+    request = pb.QueryRequest(
+        query=query,
+        filter=asked.scope.message(),
+        limit=asked.limit,
+        other=None if asked.other is None else asked.other.message(),
+        options=json.dumps(asked.options) if asked.options else "",
+    )
     with wire.channel(address) as channel:
         response = rpc.QueryStub(channel).Run(request, timeout=DEADLINE_S)
     answer: Answer = json.loads(response.answer)

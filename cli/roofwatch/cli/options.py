@@ -82,6 +82,10 @@ class Label(click.ParamType[tuple[str, str]]):
         return key, text
 
 
+VENDORS = ("nvidia", "ascend", "amd", "cpu")
+_VENDOR = f"Only devices of this vendor: {', '.join(VENDORS)}."
+
+
 def _stacked(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
     def decorate(function: Decorated) -> Decorated:
         for option in reversed(options):
@@ -173,12 +177,16 @@ def filters(since: str) -> Callable[[Decorated], Decorated]:
         click.option("--process", default="", metavar="PID|ID", help="Only this process: its pid, or its id."),
         click.option("--model", default="", metavar="NAME", help="Only jobs of this model."),
         click.option("--device", default="", metavar="NAME", help="Only this device model."),
+        click.option("--vendor", default="", type=click.Choice(["", *VENDORS]), metavar="NAME", help=_VENDOR),
+        click.option("--job", default="", metavar="JOB", help="Only this job, as 'roofwatch processes' shows it."),
         label,
     )
 
 
 # What chooses among the windows of a store, and what says how a file is read.
-_OF_STORE = frozenset({"store", "db", "since", "until", "node", "process", "model", "device", "labels"})
+_OF_STORE = frozenset(
+    {"store", "db", "since", "until", "node", "process", "model", "device", "vendor", "job", "labels"}
+)
 _OF_FILE = frozenset({"here", "threads", "captures"})
 
 

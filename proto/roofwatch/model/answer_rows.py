@@ -44,6 +44,8 @@ class StatSum:
     histogram: Histogram | None = None
     formula_bound: Bound | None = None
     vendor: Vendor | None = None
+    step_calls: int = 0  # the part launched inside the windows' steps
+    step_ns: int = 0
 
 
 def sums_of(window: Window) -> list[StatSum]:
@@ -67,6 +69,8 @@ def sums_of(window: Window) -> list[StatSum]:
                 histogram=stat.histogram,
                 formula_bound=stat.formula_bound,
                 vendor=device.device.vendor,
+                step_calls=stat.step_calls,
+                step_ns=stat.step_ns,
             )
         )
     return sums

@@ -223,6 +223,21 @@ class IdleCause:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceState:
+    """How a device ran during a window: the mean of what was read at its start and end, or over it; None: not read.
+
+    ``throttle`` names what held the clock down, with commas between (``power_cap``, ``thermal``, …), "" for nothing.
+    """
+
+    clock_hz: float | None = None  # of the compute units
+    clock_max_hz: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    throttle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceWindow:
     """One device in one window: span = busy + idle, and the causes add up to idle exactly."""
 
@@ -234,6 +249,7 @@ class DeviceWindow:
     exposed_communication_ns: int = 0
     memory_used_bytes: int | None = None
     memory_peak_bytes: int | None = None
+    state: DeviceState | None = None
 
     @property
     def idle_ns(self) -> int:
@@ -332,13 +348,17 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """Real and padded work of the batches seen in the window: sums of L, B·Lmax, L², B·Lmax²."""
+    """Real and padded work of the batches seen in the window: sums of L, B·Lmax, L², B·Lmax².
+
+    ``lengths`` are the distinct real lengths, ascending, each with how many sequences had it; () where not told.
+    """
 
     batches: int
     real_tokens: int
     padded_tokens: int
     real_squared: int
     padded_squared: int
+    lengths: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import MutableMapping
+from dataclasses import fields
 from typing import Any
 
 from roofwatch.model.histogram import Histogram
@@ -14,6 +15,7 @@ from roofwatch.model.record import (
     Collective,
     Cost,
     Device,
+    DeviceState,
     DeviceWindow,
     Evidence,
     Graph,
@@ -153,6 +155,7 @@ class Decoder:
             exposed_communication_ns=d.exposed_communication_ns,
             memory_used_bytes=_known(d.memory_used_bytes),
             memory_peak_bytes=_known(d.memory_peak_bytes),
+            state=_state(d.state) if d.HasField("state") else None,
         )
 
     def _kernels(self, columns: pb.KernelStats, devices: int) -> tuple[KernelStat, ...]:
@@ -313,4 +316,9 @@ def _cost(m: pb.Cost) -> Cost:
 
 
 def _padding(m: pb.Padding) -> Padding:
-    return Padding(m.batches, m.real_tokens, m.padded_tokens, m.real_squared, m.padded_squared)
+    lengths = tuple(zip(m.lengths, m.counts, strict=True))
+    return Padding(m.batches, m.real_tokens, m.padded_tokens, m.real_squared, m.padded_squared, lengths)
+
+
+def _state(m: pb.DeviceState) -> DeviceState:
+    return DeviceState(**{f.name: getattr(m, f.name) if m.HasField(f.name) else None for f in fields(DeviceState)})

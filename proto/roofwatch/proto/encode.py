@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from roofwatch.model.record import (
     Collective,
@@ -154,6 +155,8 @@ class Encoder:
                     padded_tokens=p.padded_tokens,
                     real_squared=p.real_squared,
                     padded_squared=p.padded_squared,
+                    lengths=[length for length, _ in p.lengths],
+                    counts=[count for _, count in p.lengths],
                 )
             )
         if window.first_step is not None:
@@ -170,6 +173,9 @@ class Encoder:
         message.exposed_communication_ns = device.exposed_communication_ns
         message.memory_used_bytes = _int(device.memory_used_bytes)
         message.memory_peak_bytes = _int(device.memory_peak_bytes)
+        if device.state is not None:
+            known = {key: value for key, value in asdict(device.state).items() if value is not None}
+            message.state.CopyFrom(pb.DeviceState(**known))
         for c in device.causes:
             found = message.causes.add(
                 cause=str(c.cause),

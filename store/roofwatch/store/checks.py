@@ -26,6 +26,8 @@ MAX_COUNT = 1 << 50
 MAX_UNIX_NS = 1 << 62  # the year 2116
 MAX_TEXT = 1 << 16  # characters; the names of C++ templates run to thousands
 MAX_PARTS = 10_000  # collectives, or graphs, in one window
+MAX_LENGTHS = 8192  # distinct lengths of one window's sequences
+MAX_STATE = 1e15  # Hz, W, °C: a million times a device of today
 MAX_RATE = 1e24  # FLOP/s, bytes/s, FLOP per byte: a hundred million times a device of today
 
 
@@ -56,6 +58,11 @@ def check_window(w: Window) -> None:
         p = w.padding
         sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
         in_range("the padding", sums, 1 << 62)
+        if len(p.lengths) > MAX_LENGTHS:
+            fail(f"{len(p.lengths)} lengths in a window: the limit is {MAX_LENGTHS}")
+        in_range("the lengths", [count for _, count in p.lengths], MAX_COUNT)
+        if [length for length, _ in p.lengths] != sorted({length for length, _ in p.lengths}):
+            fail("lengths that are not ascending")
 
 
 def _check_ledger(found: Ledger) -> None:
@@ -86,6 +93,11 @@ def _check_ledger(found: Ledger) -> None:
 def _check_device_window(d: DeviceWindow) -> None:
     in_range("a device's times", (d.span_ns, d.busy_ns, d.exposed_copy_ns, d.exposed_communication_ns), MAX_NS)
     in_range("a device's memory", (d.memory_used_bytes or 0, d.memory_peak_bytes or 0), MAX_COUNT)
+    if d.state is not None:
+        check_texts(d.state.throttle)
+        figures = (d.state.clock_hz, d.state.clock_max_hz, d.state.power_w, d.state.power_limit_w)
+        if not all(0 <= value < MAX_STATE for value in (*figures, d.state.temperature_c) if value is not None):
+            fail("a device's clock, power or temperature out of range")
     if d.busy_ns > d.span_ns:
         fail(f"a device busy for {d.busy_ns} of {d.span_ns} ns")
     if max(d.exposed_copy_ns, d.exposed_communication_ns) > d.busy_ns:

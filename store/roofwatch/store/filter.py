@@ -13,7 +13,8 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 class Filter:
     """Windows by when they started (Unix ns, since ≤ start < until) and whose they are; None and {} do not limit.
 
-    ``process`` is a pid or the 16 hex digits of a process id; ``device`` is a part of a device model, in any case.
+    ``process`` is a pid or the 16 hex digits of a process id; ``device`` is a part of a device model, in any case;
+    ``vendor`` is nvidia, ascend, amd or cpu.
     """
 
     since_unix_ns: int | None = None
@@ -23,6 +24,8 @@ class Filter:
     model: str | None = None
     device: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    vendor: str | None = None
+    job: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The part of an answer's ``query`` that says what was left out."""
@@ -33,6 +36,8 @@ class Filter:
             "process": self.process,
             "model": self.model,
             "device": self.device,
+            "vendor": self.vendor,
+            "job": self.job,
             "labels": dict(self.labels),
         }
 
@@ -45,6 +50,8 @@ class Filter:
             process=self.process or "",
             model=self.model or "",
             device=self.device or "",
+            vendor=self.vendor or "",
+            job=self.job or "",
             labels=dict(self.labels),
         )
 
@@ -58,5 +65,22 @@ class Filter:
             process=m.process or None,
             model=m.model or None,
             device=m.device or None,
+            vendor=m.vendor or None,
+            job=m.job or None,
             labels=dict(m.labels),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All that a query is asked with: ``other`` is the second side of what compares two, ``options`` its own."""
+
+    scope: Filter
+    limit: int = 0  # 0: all rows
+    other: Filter | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """An answer's ``query``, without its name."""
+        other = {} if self.other is None else {"other": self.other.as_json()}
+        return {**self.scope.as_json(), "limit": self.limit, **other, **self.options}

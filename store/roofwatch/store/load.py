@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import chain, repeat
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
 from roofwatch.model.answer import device_json
-from roofwatch.model.record import Cost, Device, Node, Padding, Process, Signature, Window
+from roofwatch.model.record import Cost, Device, DeviceState, Node, Padding, Process, Signature, Window
 from roofwatch.store import bulk, schema
 from roofwatch.store.identity import agent_id, node_id, text_id
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
@@ -206,7 +206,7 @@ class Loader:
         rows = (
             (
                 number, position, identity, d.span_ns, d.busy_ns, d.exposed_copy_ns, d.exposed_communication_ns,
-                d.memory_used_bytes, d.memory_peak_bytes,
+                d.memory_used_bytes, d.memory_peak_bytes, *_state(d.state),
             )
             for number, position, identity, d in parts
         )  # fmt: skip
@@ -276,7 +276,7 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
         w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
-        w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns,
+        w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, _lengths(w.padding),
     )  # fmt: skip
 
 
@@ -293,3 +293,11 @@ def _padding(p: Padding | None) -> tuple[Any, ...]:
     if p is None:
         return (None,) * 5
     return (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
+
+
+def _lengths(p: Padding | None) -> str | None:
+    return json.dumps(p.lengths, separators=(",", ":")) if p is not None and p.lengths else None
+
+
+def _state(s: DeviceState | None) -> tuple[Any, ...]:
+    return (None,) * 6 if s is None else astuple(s)

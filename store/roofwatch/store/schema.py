@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from roofwatch.model.record import Bound, Evidence
 
-REVISION = "0004"  # the newest migration
+REVISION = "0005"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -227,6 +227,7 @@ windows = Table(
     _int("waits", null=True),
     _int("wait_ns", null=True),
     _int("longest_wait_ns", null=True),
+    _text("padding_lengths", null=True),  # JSON: [[length, sequences], …], ascending
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
 )
@@ -252,6 +253,9 @@ window_devices = Table(
     _int("exposed_communication_ns"),
     _int("memory_used_bytes", null=True),
     _int("memory_peak_bytes", null=True),
+    *(Column(name, Double, nullable=True) for name in ("clock_hz", "clock_max_hz")),
+    *(Column(name, Double, nullable=True) for name in ("power_w", "power_limit_w", "temperature_c")),
+    _text("throttle", null=True),
     sqlite_with_rowid=False,
 )
 

@@ -181,11 +181,26 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
             await _refuse_unreadable(context)
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(
-                self._pool, self._queries.run, request.query, Filter.from_message(request.filter), request.limit
-            )
+            answer = await loop.run_in_executor(self._pool, self._answer, request)
         except UsageError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.INTERNAL, str(error))
         return pb.QueryResponse(answer=json.dumps(answer, allow_nan=False).encode())
+
+    def _answer(self, request: pb.QueryRequest) -> dict[str, Any]:
+        other = Filter.from_message(request.other) if request.HasField("other") else None
+        return self._queries.run(
+            request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options)
+        )
+
+
+def _options(text: str) -> dict[str, Any]:
+    """A query's own options; refuses what is no object."""
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError("the options of a query are a JSON object")
+    return found

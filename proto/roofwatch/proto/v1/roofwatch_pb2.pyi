@@ -269,7 +269,7 @@ class Graph(_message.Message):
     def __init__(self, device: _Optional[int] = ..., name: _Optional[str] = ..., launches: _Optional[int] = ..., records: _Optional[int] = ..., total_ns: _Optional[int] = ..., attributed_ns: _Optional[int] = ..., source: _Optional[str] = ..., confidence: _Optional[float] = ...) -> None: ...
 
 class DeviceWindow(_message.Message):
-    __slots__ = ("device", "span_ns", "busy_ns", "causes", "exposed_copy_ns", "exposed_communication_ns", "memory_used_bytes", "memory_peak_bytes")
+    __slots__ = ("device", "span_ns", "busy_ns", "causes", "exposed_copy_ns", "exposed_communication_ns", "memory_used_bytes", "memory_peak_bytes", "state")
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     SPAN_NS_FIELD_NUMBER: _ClassVar[int]
     BUSY_NS_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +278,7 @@ class DeviceWindow(_message.Message):
     EXPOSED_COMMUNICATION_NS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_USED_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     device: int
     span_ns: int
     busy_ns: int
@@ -286,7 +287,24 @@ class DeviceWindow(_message.Message):
     exposed_communication_ns: int
     memory_used_bytes: int
     memory_peak_bytes: int
-    def __init__(self, device: _Optional[int] = ..., span_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[IdleCause, _Mapping]]] = ..., exposed_copy_ns: _Optional[int] = ..., exposed_communication_ns: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ...) -> None: ...
+    state: DeviceState
+    def __init__(self, device: _Optional[int] = ..., span_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[IdleCause, _Mapping]]] = ..., exposed_copy_ns: _Optional[int] = ..., exposed_communication_ns: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., state: _Optional[_Union[DeviceState, _Mapping]] = ...) -> None: ...
+
+class DeviceState(_message.Message):
+    __slots__ = ("clock_hz", "clock_max_hz", "power_w", "power_limit_w", "temperature_c", "throttle")
+    CLOCK_HZ_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_MAX_HZ_FIELD_NUMBER: _ClassVar[int]
+    POWER_W_FIELD_NUMBER: _ClassVar[int]
+    POWER_LIMIT_W_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    clock_hz: float
+    clock_max_hz: float
+    power_w: float
+    power_limit_w: float
+    temperature_c: float
+    throttle: str
+    def __init__(self, clock_hz: _Optional[float] = ..., clock_max_hz: _Optional[float] = ..., power_w: _Optional[float] = ..., power_limit_w: _Optional[float] = ..., temperature_c: _Optional[float] = ..., throttle: _Optional[str] = ...) -> None: ...
 
 class IdleCause(_message.Message):
     __slots__ = ("cause", "total_ns", "count", "longest_ns", "example", "startup_ns", "startup_count", "steady_longest_ns", "steady_example")
@@ -390,18 +408,22 @@ class Cost(_message.Message):
     def __init__(self, close_path: _Optional[str] = ..., open_ns: _Optional[int] = ..., quiesce_ns: _Optional[int] = ..., close_ns: _Optional[int] = ..., save_ns: _Optional[int] = ..., free_ns: _Optional[int] = ..., base_step_ns: _Optional[int] = ..., longest_step_ns: _Optional[int] = ..., lost_in_ns: _Optional[int] = ..., lost_after_ns: _Optional[int] = ..., parse_cpu_ns: _Optional[int] = ...) -> None: ...
 
 class Padding(_message.Message):
-    __slots__ = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
+    __slots__ = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared", "lengths", "counts")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     REAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PADDED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REAL_SQUARED_FIELD_NUMBER: _ClassVar[int]
     PADDED_SQUARED_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     batches: int
     real_tokens: int
     padded_tokens: int
     real_squared: int
     padded_squared: int
-    def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ...) -> None: ...
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class KernelStats(_message.Message):
     __slots__ = ("signature", "device", "calls", "total_ns", "min_ns", "max_ns", "bound", "evidence", "roof_ns", "ridge", "step_calls", "step_ns", "histogram_low", "histogram_length", "histogram_counts", "formula_bound")
@@ -550,7 +572,7 @@ class StoreMessage(_message.Message):
     def __init__(self, hello: _Optional[_Union[StoreHello, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., command: _Optional[_Union[Command, _Mapping]] = ...) -> None: ...
 
 class Filter(_message.Message):
-    __slots__ = ("since_unix_ns", "until_unix_ns", "node", "process", "model", "device", "labels")
+    __slots__ = ("since_unix_ns", "until_unix_ns", "node", "process", "model", "device", "labels", "vendor", "job")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -565,6 +587,8 @@ class Filter(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    VENDOR_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
     since_unix_ns: int
     until_unix_ns: int
     node: str
@@ -572,17 +596,23 @@ class Filter(_message.Message):
     model: str
     device: str
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, since_unix_ns: _Optional[int] = ..., until_unix_ns: _Optional[int] = ..., node: _Optional[str] = ..., process: _Optional[str] = ..., model: _Optional[str] = ..., device: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    vendor: str
+    job: str
+    def __init__(self, since_unix_ns: _Optional[int] = ..., until_unix_ns: _Optional[int] = ..., node: _Optional[str] = ..., process: _Optional[str] = ..., model: _Optional[str] = ..., device: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., vendor: _Optional[str] = ..., job: _Optional[str] = ...) -> None: ...
 
 class QueryRequest(_message.Message):
-    __slots__ = ("query", "filter", "limit")
+    __slots__ = ("query", "filter", "limit", "other", "options")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
     query: str
     filter: Filter
     limit: int
-    def __init__(self, query: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+    other: Filter
+    options: str
+    def __init__(self, query: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., limit: _Optional[int] = ..., other: _Optional[_Union[Filter, _Mapping]] = ..., options: _Optional[str] = ...) -> None: ...
 
 class QueryResponse(_message.Message):
     __slots__ = ("answer",)

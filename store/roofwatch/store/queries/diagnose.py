@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, and_, case, func, select
@@ -139,7 +139,7 @@ def _conditions(connection: Connection, f: Filter) -> Conditions:
         opless_windows=ops,
         backlog_share=ratio(seen.backlog_ns, seen.device_time_ns),
         graph_share=ratio(seen.graph_ns, seen.device_time_ns),
-        padding=None if None in known else Padding(*(figure for figure in known if figure is not None)),
+        padding=_padding(known),
         cost_share=cost(connection, f)["share"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
     )
@@ -176,3 +176,10 @@ def _peers(connection: Connection, f: Filter, time: TimelineSum) -> dict[str, An
         return None
     jobs = peers.peers(connection, f)["jobs"]
     return jobs[0] if jobs and jobs[0]["matched_share"] else None
+
+
+def _padding(sums: Sequence[int | None]) -> Padding | None:
+    if any(figure is None for figure in sums):
+        return None
+    batches, real, padded, real_squared, padded_squared = (figure or 0 for figure in sums)
+    return Padding(batches, real, padded, real_squared, padded_squared)

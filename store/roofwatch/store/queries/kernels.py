@@ -41,6 +41,8 @@ class SignaturePart:
     est_ns: float
     min_ns: int
     max_ns: int
+    step_calls: int
+    step_ns: int
 
 
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
@@ -84,19 +86,20 @@ def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]
             func.sum(k.total_ns * scope.c.weight),
             func.min(k.min_ns),
             func.max(k.max_ns),
+            func.sum(k.step_calls),
+            func.sum(k.step_ns),
         )
         .select_from(scope)
         .join(kernel_stats, of_device(scope))
         .group_by(k.signature_id, scope.c.model, scope.c.vendor, scope.c.peaks_id, k.bound, k.evidence, k.formula_bound)
     )
     parts = defaultdict(list)
-    for signature, model, peaks, bound, evidence, formula, vendor, calls, total, est, low, high in connection.execute(
-        query
-    ):
-        key = (signature, model)
-        parts[key].append(
+    for signature, model, peaks, bound, evidence, formula, vendor, *sums in connection.execute(query):
+        calls, total, est, low, high, step_calls, step = sums
+        parts[signature, model].append(
             SignaturePart(
-                key, peaks, bound, evidence, formula, vendor, int(calls), int(total), float(est), low, high
+                (signature, model), peaks, bound, evidence, formula, vendor, int(calls), int(total), float(est), low,
+                high, int(step_calls), int(step),
             )
         )  # fmt: skip
     return parts
@@ -145,6 +148,8 @@ def sums_of(
                     evidence=EVIDENCES[p.evidence],
                     formula_bound=None if p.formula_bound is None else BOUNDS[p.formula_bound],
                     vendor=Vendor(p.vendor),
+                    step_calls=p.step_calls,
+                    step_ns=p.step_ns,
                     roof_total_ns=None if roof_ns is None else roof_ns * p.calls,
                     ridge=ridge,
                     histogram=merged[key] if i == 0 else None,  # merged over all parts already

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
-from roofwatch.store.filter import Filter
+from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries import diagnose, kernels, lists, peers, timeline, window_list
 from roofwatch.store.queries.coverage import coverage
 
@@ -30,25 +30,37 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
 }
 
 
+# Two sides, or options of their own: each also takes the second side and the options.
+ASKED: Mapping[str, Callable[[Connection, Asked], dict[str, Any]]] = {}
+
+
 class Queries:
     """Answers from one database; may be used by several threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def run(self, query: str, scope: Filter, limit: int = 0) -> dict[str, Any]:
-        """Answer a query by name; ``limit`` 0 gives all rows.
+    def run(
+        self,
+        query: str,
+        scope: Filter,
+        limit: int = 0,
+        other: Filter | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answer a query by name; ``limit`` 0 gives all rows, ``other`` is the second side of what compares two.
 
         Raises:
-            UsageError: there is no such query, or the filter says nothing that could be meant.
+            UsageError: there is no such query, or the filter or the options say nothing that could be meant.
             RoofwatchError: the database failed.
         """
-        function = QUERIES.get(query)
-        if function is None:
-            raise UsageError(f"there is no query '{query}': this store knows {', '.join(QUERIES)}")
+        asked = Asked(scope, limit, other, options or {})
+        if query not in QUERIES and query not in ASKED:
+            raise UsageError(f"there is no query '{query}': this store knows {', '.join((*QUERIES, *ASKED))}")
         with self._database.read() as connection:
-            parts = function(connection, scope, limit)
+            parts = ASKED[query](connection, asked) if query in ASKED else QUERIES[query](connection, scope, limit)
             seen = coverage(connection, scope)
+            if other is not None:
+                parts["coverage_other"] = coverage(connection, other).as_json()
         rows = parts.pop("rows")
-        asked = {"name": query, **scope.as_json(), "limit": limit}
-        return answer.answer(asked, seen, rows, **parts)
+        return answer.answer({"name": query, **asked.as_json()}, seen, rows, **parts)

@@ -25,16 +25,18 @@ def conditions(f: Filter) -> list[ColumnElement[bool]]:
         found.append(nodes.c.host == f.node)
     if f.model is not None:
         found.append(processes.c.model == f.model)
+    if f.job is not None:
+        found.append(processes.c.job == f.job)
     if f.process is not None:
         found.append(_process(f.process))
     for key, value in f.labels.items():
         owners = select(labels.c.owner_id).where(labels.c.key == key, labels.c.value == value)
         found.append(or_(windows.c.process_id.in_(owners), processes.c.node_id.in_(owners)))
-    if f.device is not None:
+    if wanted := device_matches(f):
         on_device = (
             select(window_devices.c.window_id)
             .join(devices, devices.c.id == window_devices.c.device_id)
-            .where(window_devices.c.window_id == windows.c.id, model_matches(f.device))
+            .where(window_devices.c.window_id == windows.c.id, *wanted)
         )
         found.append(on_device.exists())
     return found
@@ -52,9 +54,14 @@ def _process(text: str) -> ColumnElement[bool]:
     raise UsageError(f"'{text}' is no process: give a pid, or the 16 hex digits that 'roofwatch processes' shows")
 
 
-def model_matches(part: str) -> ColumnElement[bool]:
-    """Device models that contain the text, in any case."""
-    return func.lower(devices.c.model).contains(part.lower(), autoescape=True)
+def device_matches(f: Filter) -> list[ColumnElement[bool]]:
+    """What devices must fulfil: the vendor, and a text in their model, in any case."""
+    found: list[ColumnElement[bool]] = []
+    if f.device is not None:
+        found.append(func.lower(devices.c.model).contains(f.device.lower(), autoescape=True))
+    if f.vendor is not None:
+        found.append(devices.c.vendor == f.vendor)
+    return found
 
 
 def windows_of(f: Filter, *columns: Any) -> Any:
@@ -101,8 +108,7 @@ def devices_of(f: Filter) -> CTE:
         .join(window_devices, window_devices.c.window_id == windows.c.id)
         .join(devices, devices.c.id == window_devices.c.device_id)
     )
-    if f.device is not None:
-        pairs = pairs.where(model_matches(f.device))
+    pairs = pairs.where(*device_matches(f))
     # Computed first and by itself; flattened into the query, SQLite would rather scan all kernels ever stored.
     found: CTE = pairs.cte("scope").prefix_with("MATERIALIZED", dialect="sqlite")
     return found.prefix_with("MATERIALIZED", dialect="postgresql")
