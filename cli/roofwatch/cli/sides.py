@@ -1,0 +1,96 @@
+"""The two sides of ``compare`` and ``regressions``: ``--left vendor=nvidia``, ``--before image=v1``, as filters.
+
+A side is any number of texts ``k=v`` that all have to hold. ``k`` is a selector: ``vendor, device, model, node, process,
+job, since, until``, as the options of the same names. Any other ``k`` is a label of a process or its node, and so is
+``label.K=v`` (and ``label=K=v``, as one types ``--label K=v``) for a label that is named like a selector.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from roofwatch.cli.asking import LOOKED_AT, NAMED, ask, nothing
+from roofwatch.cli.options import NAMEABLE_TEXT, VENDORS, moment
+from roofwatch.store.filter import Filter
+
+TIMES = {"since": "since_unix_ns", "until": "until_unix_ns"}
+SELECTORS = ("vendor", "device", "model", "node", "process", "job", *TIMES)
+KNOWN = f"a side is chosen by {', '.join(SELECTORS)}, or any label k=v (label.K=v where K is one of these words)"
+
+
+def side(texts: Sequence[str], base: Filter) -> Filter:
+    """What one side means: the shared filter, and what the side's own texts say.
+
+    The side's own times replace the shared ones; anything else that is said twice must be said alike.
+
+    Raises:
+        click.UsageError: a text is no ``k=v``, its value cannot be meant, or it contradicts another or the shared
+            filter; the sentence names what there is.
+    """
+    now_ns = time.time_ns()
+    said: dict[str, Any] = {}
+    labels = dict(base.labels)
+    for text in texts:
+        key, value = _parted(text)
+        if key in SELECTORS:
+            name, found = TIMES.get(key, key), _value(key, value, text, now_ns)
+            _agree(said.setdefault(name, found), found, text)
+            if key not in TIMES:
+                _agree(getattr(base, name) or found, found, text)
+        else:
+            key = key.removeprefix("label.")
+            _agree(labels.setdefault(key, value), value, text)
+    result = replace(base, labels=labels, **said)
+    if result.since_unix_ns and result.until_unix_ns and result.since_unix_ns >= result.until_unix_ns:
+        raise click.UsageError(f"{' '.join(texts)!r}: its since is not before its until: nothing can lie between them.")
+    return result
+
+
+def _parted(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if key == "label" and "=" in value:
+        key, _, value = value.partition("=")
+        key = f"label.{key}"
+    if not separator or not key or not value or key == "label.":
+        raise click.UsageError(f"{text!r} chooses nothing: write k=v; {KNOWN}.")
+    return key, value
+
+
+def _value(key: str, value: str, text: str, now_ns: int) -> Any:
+    if key == "vendor" and value not in VENDORS:
+        raise click.UsageError(f"{text!r}: there is no such vendor, only {', '.join(VENDORS)}.")
+    if key not in TIMES:
+        return value
+    try:
+        return moment(value, now_ns) or None
+    except OverflowError:
+        raise click.UsageError(f"{text!r} is out of range: times {NAMEABLE_TEXT} can be named.") from None
+    except ValueError:
+        raise click.UsageError(
+            f"{text!r} is neither a duration like 30m or 2d nor a time like 2026-01-31T12:00."
+        ) from None
+
+
+def _agree(one: Any, other: Any, text: str) -> None:
+    if one != other:
+        raise click.UsageError(
+            f"{text!r} contradicts {one!r}, which was said of the same thing: leave one of them out."
+        )
+
+
+def empty_side(option: str, given: Filter, *, store: str | None, db: str | None) -> str:
+    """Why a side has no windows, in a sentence that begins with its option and names what there is instead."""
+    rows = ask("processes", Filter(model=given.model), LOOKED_AT, store=store, db=db)["rows"]
+    there = sorted({pair for row in rows for pair in row["labels"].items()})
+    for key, value in sorted(given.labels.items()):
+        if rows and (key, value) not in there:
+            values = [f"{k}={v}" for k, v in there if k == key] or [f"{k}={v}" for k, v in there]
+            more = " and more" if len(values) > NAMED else ""
+            named = f"there is {', '.join(values[:NAMED])}{more}" if values else "no process has a label"
+            return f"{option}: no window has the label {key}={value}: {named}."
+    return f"{option}: {nothing(given, store=store, db=db)}"
