@@ -1,8 +1,8 @@
 """The two sides of ``compare`` and ``regressions``: ``--left vendor=nvidia``, ``--before image=v1``, as filters.
 
-A side is any number of texts ``k=v`` that all have to hold. ``k`` is a selector: ``vendor, device, model, node, process,
-job, since, until``, as the options of the same names. Any other ``k`` is a label of a process or its node, and so is
-``label.K=v`` (and ``label=K=v``, as one types ``--label K=v``) for a label that is named like a selector.
+A side is any number of texts ``k=v`` that all have to hold. ``k`` is a selector: ``vendor, device, model, node,
+process, job, since, until``, as the options of the same names. Any other ``k`` is a label of a process or its node, and
+so is ``label.K=v`` (and ``label=K=v``, as one types ``--label K=v``) for a label that is named like a selector.
 """
 
 from __future__ import annotations
