@@ -124,13 +124,18 @@ def _rows(
 
 
 def sums_of(
-    connection: Connection, f: Filter, parts: dict[Key, list[SignaturePart]], shown: Sequence[Key]
+    connection: Connection,
+    f: Filter,
+    parts: dict[Key, list[SignaturePart]],
+    shown: Sequence[Key],
+    *,
+    histograms: bool = True,
 ) -> dict[Key, list[StatSum]]:
-    """The sums of some rows, with signature, roof and histogram."""
+    """The sums of some rows, with signature, roof and, where asked for, histogram (its percentiles are what costs)."""
     wanted = {key[0] for key in shown}
     described = _signatures(connection, wanted)
     roof = roofs_of(connection, wanted)
-    merged = _histograms(connection, f, wanted)
+    merged = _histograms(connection, f, wanted) if histograms else {}
     sums: dict[Key, list[StatSum]] = defaultdict(list)
     for key in shown:
         for i, p in enumerate(parts[key]):
@@ -152,7 +157,7 @@ def sums_of(
                     step_ns=p.step_ns,
                     roof_total_ns=None if roof_ns is None else roof_ns * p.calls,
                     ridge=ridge,
-                    histogram=merged[key] if i == 0 else None,  # merged over all parts already
+                    histogram=merged.get(key) if i == 0 else None,  # merged over all parts already
                 )
             )
     return sums
@@ -191,7 +196,7 @@ def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key
     for signature, model, blob in connection.execute(among(query, k.signature_id, wanted)):
         if signature in wanted:
             add_to(buckets[signature, model], blob)
-    return defaultdict(Histogram, {key: Histogram.from_buckets(counts) for key, counts in buckets.items()})
+    return {key: Histogram.from_buckets(counts) for key, counts in buckets.items()}
 
 
 def devices_with_peaks(connection: Connection, f: Filter) -> list[dict[str, Any]]:
