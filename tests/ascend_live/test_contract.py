@@ -21,6 +21,8 @@ from vendor_tree import Missing, Tree, calls, decorators, function, members, par
 
 from roofwatch.hook import job, npu_child, npu_guard, npu_scratch
 from roofwatch.hook.npu_names import METRICS, USED, Name
+from roofwatch.model.advice_vendors import FIXES_OF, WORDS
+from roofwatch.model.record import Vendor
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEELS = ROOT / "build" / "torch-npu"
@@ -67,6 +69,18 @@ def test_every_name_the_hook_uses_is_there(tree: Tree, key: str) -> None:
 def uses(tree: Tree, text: str) -> bool:
     """Whether a text stands in the profiler's own files."""
     return any(text in path.read_text(encoding="utf-8") for path in (tree.root / "torch_npu/profiler").glob("*.py"))
+
+
+def test_the_names_in_the_advice_are_there(wheel: Tree) -> None:
+    """What an Ascend user is told to call or set: torch.npu's, torch_npu's, and its backend of torch.compile."""
+    said = [*WORDS[Vendor.ASCEND].values(), *(fix for fixes in FIXES_OF[Vendor.ASCEND].values() for fix in fixes)]
+    named = {name for text in said for name in re.findall(r"(?:torch\.npu|torch_npu)(?:\.\w+)+", text)}
+    assert len(named) == 9
+    sources = [path.read_text(encoding="utf-8") for path in (wheel.root / "torch_npu").rglob("*.py")]
+    for name in sorted(named):
+        last = re.escape(name.rpartition(".")[2])
+        assert any(re.search(rf"(?:class|def|torch_npu\.|\"){last}\b", source) for source in sources), name
+    assert any('compiler_name = "npugraphs"' in source for source in sources)
 
 
 def test_a_name_that_is_not_there_is_missed(tree: Tree) -> None:

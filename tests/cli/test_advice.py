@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofwatch.model import advice
+from roofwatch.model.advice_causes import Wanted
+from roofwatch.model.advice_causes import fixes as fixes_of
 from roofwatch.model.advice_commands import Launch, launch_of, of_host, of_kernel, of_timeline, selector_of
 from roofwatch.model.advice_kernels import helps
 from roofwatch.model.advice_selectors import LONGEST, base_name, select
@@ -180,7 +182,7 @@ def signature(kind: Kind, precision: str | None = None, unit: str | None = None,
 @pytest.mark.parametrize(
     ("of", "bound", "fraction", "more", "first"),
     [
-        (signature(Kind.MATMUL, "fp32", "vector"), Bound.COMPUTE, 0.7, {}, advice.COMPUTE["tensor_cores_fp32"]),
+        (signature(Kind.MATMUL, "fp32", "vector"), Bound.COMPUTE, 0.7, {}, advice.COMPUTE["vector_fp32"]),
         (signature(Kind.CONV, "fp16", "vector"), Bound.COMPUTE, 0.7, {}, advice.COMPUTE["matrix_unit"]),
         (signature(Kind.MATMUL, "tf32", "matrix"), Bound.COMPUTE, 0.7, {}, advice.COMPUTE["lower_precision"]),
         (
@@ -198,8 +200,8 @@ def signature(kind: Kind, precision: str | None = None, unit: str | None = None,
         (signature(Kind.NORM), Bound.LATENCY, 0.1, {}, advice.LATENCY["fusion"]),
         (signature(Kind.MATMUL), Bound.LATENCY, 0.1, {}, advice.LATENCY["batch"]),
         (signature(Kind.NORM), Bound.MEMORY, 0.85, {}, advice.NEAR_THE_ROOF),
-        (signature(Kind.MATMUL, "fp32", "matrix"), Bound.COMPUTE, 0.4, {"cpu": True}, advice.CPU["threads"]),
-        (signature(Kind.NORM), Bound.LATENCY, 0.1, {"cpu": True}, advice.CPU["batch"]),
+        (signature(Kind.MATMUL, "fp32", "matrix"), Bound.COMPUTE, 0.4, {"vendor": Vendor.CPU}, advice.CPU["threads"]),
+        (signature(Kind.NORM), Bound.LATENCY, 0.1, {"vendor": Vendor.CPU}, advice.CPU["batch"]),
     ],
 )  # fmt: skip
 def test_what_helps_first(of: Signature, bound: Bound, fraction: float, more: dict, first: str) -> None:  # type: ignore[type-arg]
@@ -215,13 +217,13 @@ def test_nothing_helps_what_is_unknown() -> None:
 def test_every_cause_has_a_fix() -> None:
     """On a device and on a CPU, in inference and in graphs, and the verdict's words for kernels and dispatch too."""
     for cause in (*Cause, "kernels", "dispatch"):
-        for cpu, training, in_graphs in itertools.product((False, True), repeat=3):
-            assert advice.fixes(str(cause), advice.Wanted(cpu=cpu, training=training, in_graphs=in_graphs)), cause
+        for vendor, training, in_graphs in itertools.product((None, *Vendor), (False, True), (False, True)):
+            assert fixes(str(cause), vendor=vendor, training=training, in_graphs=in_graphs), cause
 
 
 def fixes(cause: str, **known: Any) -> str:
     """The fixes as one text."""
-    return " | ".join(advice.fixes(cause, advice.Wanted(**known)))
+    return " | ".join(fixes_of(cause, Wanted(**known)))
 
 
 def test_no_fix_that_does_not_fit() -> None:
@@ -231,7 +233,7 @@ def test_no_fix_that_does_not_fit() -> None:
     compiled = fixes("launch_bound", example="in Torch-Compiled Region: 0/0, before triton_poi_fused_0; at 1 ms")
     assert "fewer and larger kernels: torch.compile" not in compiled
     assert "graph breaks" in compiled
-    assert "torch.cuda.graph" not in fixes("launch_bound", in_graphs=True)
+    assert "torch.cuda.graph" not in fixes("launch_bound", vendor=Vendor.NVIDIA, in_graphs=True)
     assert ".item()" in fixes("sync")
     assert ".item()" not in fixes("sync", waits_short=True)
     assert "DataLoader" in fixes("host", example="in images.py(129): preprocess, before a; at 0 ms")
@@ -261,7 +263,7 @@ def test_weights_in_training_are_not_quantised() -> None:
     of = Signature("gemm", Kind.MATMUL, "aten::mm", precision="fp32", unit="vector")
     assert helps(of, Bound.MEMORY, 0.5) == [advice.MEMORY["quantize"]]
     assert helps(of, Bound.MEMORY, 0.5, training=True) == [advice.MEMORY["smaller_dtype"]]
-    assert helps(of, Bound.MEMORY, 0.5, cpu=True) == [advice.MEMORY["smaller_dtype"]]
+    assert helps(of, Bound.MEMORY, 0.5, vendor=Vendor.CPU) == [advice.MEMORY["smaller_dtype"]]
 
 
 def test_no_graph_for_what_a_graph_launches() -> None:

@@ -1,10 +1,11 @@
-"""What helps: the texts of a diagnosis, all in one place. ``docs/cli.md`` says when each is given."""
+"""What helps: the texts of a diagnosis, all in one place. ``docs/cli.md`` says when each is given.
+
+They name no vendor's interface; ``advice_vendors`` says the same in a vendor's words.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 # What to do about time that no kernel explains, the usual remedy first.
 FIXES: Mapping[str, tuple[str, ...]] = {
@@ -21,7 +22,7 @@ FIXES: Mapping[str, tuple[str, ...]] = {
     "sync": (
         "no .item(), .cpu(), .tolist(), print or if on a device value in the hot path",
         "add up metrics on the device and read them every N steps",
-        "no torch.cuda.synchronize() or empty_cache() inside a step",
+        "no synchronize() or empty_cache() inside a step",
     ),
     "communication": (
         "overlap it with compute: DDP buckets (bucket_cap_mb), FSDP prefetch",
@@ -29,7 +30,7 @@ FIXES: Mapping[str, tuple[str, ...]] = {
         "look for a late rank: waiting inside a collective is somebody else's slowness",
     ),
     "launch_bound": (
-        'graphs: torch.compile(mode="reduce-overhead"), or torch.cuda.graph',
+        'graphs: torch.compile(mode="reduce-overhead"), or a captured graph',
         "fewer and larger kernels: torch.compile",
         "fused optimizers (fused=True)",
         "a bigger batch",
@@ -50,19 +51,10 @@ FIXES: Mapping[str, tuple[str, ...]] = {
     "unknown": ("the trace does not tell: take a system timeline, below",),
     "kernels": ("the kernels below, from the first on",),
 }
-# The CPU is the device: nothing waits for another one, and launching is calling.
-CPU_FIXES: Mapping[str, tuple[str, ...]] = {
-    "host": (
-        "Python between ops: vectorize loops over elements, no .item() or .tolist() in them",
-        "see what Python does there: the host's own profile, below",
-    ),
-    "communication": ("overlap it with compute; fewer and larger messages", "look for a late rank"),
-    "input": FIXES["input"][:1] + FIXES["input"][2:],
-}
 # What is said instead, or first, where more is known of the case.
 SHORT_WAITS = (
     "the waits themselves are short: launch ahead before them, so that the device has work when they return",
-    "fewer waits: read values every N steps; no torch.cuda.synchronize() between batches",
+    "fewer waits: read values every N steps; no synchronize() between batches",
     "launch faster after them: graphs, torch.compile, a bigger batch",
 )
 PREPROCESSING = "input preprocessing on the launching thread: into DataLoader workers, ahead of time, or on the device"
@@ -72,9 +64,7 @@ COMPILED = (
 
 NEAR_THE_ROOF = "near its roof: only less work helps, not a better kernel"
 COMPUTE: Mapping[str, str] = {
-    "tensor_cores_fp32": (
-        "fp32 on the vector unit: allow TF32 (torch.set_float32_matmul_precision('high')) or autocast to bf16"
-    ),
+    "vector_fp32": "fp32 on the vector unit: autocast to bf16 or fp16, which the matrix unit takes",
     "matrix_unit": "the matrix unit is not used: sizes that are multiples of 16, a dtype that it takes",
     "lower_precision": "lower precision: bf16 or fp16 autocast",
     "lower_precision_8bit": "lower precision: fp8 or int8, where accuracy allows",
@@ -94,7 +84,7 @@ MEMORY: Mapping[str, str] = {
 }
 LATENCY: Mapping[str, str] = {
     "batch": "more work a call: a bigger batch, grouped or batched calls",
-    "graphs": "graphs hide its launch: torch.cuda.graph",
+    "graphs": "graphs hide its launch: capture the calls once, replay them",
     "fusion": "fuse it with its neighbours: torch.compile",
     "split": "more blocks: split-K or another tile, so that the whole device works",
 }
@@ -142,32 +132,3 @@ MISTAKES: Mapping[str, str] = {
         "synchronize before the window, or a longer one, has less of it"
     ),
 }
-# A Python function by whose name it prepares input.
-_PREPROCESSING = re.compile(r"preprocess|transform\w*$|collat|tokeniz|augment|resiz|feature_extract", re.IGNORECASE)
-_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is known of a case, so that no advice is given that does not fit it."""
-
-    cpu: bool = False
-    training: bool = True
-    in_graphs: bool = False  # device graphs launch most of the work already
-    waits_short: bool = False  # the host's waits are much shorter than the idle time after them
-    example: str | None = None  # of the cause's longest stretch
-
-
-def fixes(cause: str, wanted: Wanted) -> tuple[str, ...]:
-    """The usual fixes of a cause, less those that do not fit."""
-    example = wanted.example or ""
-    if cause == "sync" and wanted.waits_short:
-        return SHORT_WAITS
-    found = (CPU_FIXES.get(cause) if wanted.cpu else None) or FIXES[cause]
-    if cause == "launch_bound" and _COMPILED.search(example):
-        found = (COMPILED, *(fix for fix in found if "torch.compile" not in fix))
-    if cause == "host" and example.startswith("in ") and _PREPROCESSING.search(example.partition(",")[0]):
-        found = (PREPROCESSING, *found)
-    if not wanted.training:
-        found = tuple(fix for fix in found if "optimizer" not in fix and "gradients" not in fix)
-    return tuple(fix for fix in found if not wanted.in_graphs or not fix.startswith("graphs: "))

@@ -6,8 +6,9 @@ import json
 from collections.abc import Collection, Mapping
 
 from roofwatch.model.advice import COMPUTE, CPU, LATENCY, MEMORY, NEAR_THE_ROOF
+from roofwatch.model.advice_vendors import in_words_of
 from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Bound, Signature
+from roofwatch.model.record import Bound, Signature, Vendor
 
 # From here on the measured peak itself is in doubt: datasheet peaks are not reached by the best library kernels.
 NEAR = 0.8
@@ -27,31 +28,35 @@ def helps(
     bound: Bound,
     fraction: float | None,
     *,
-    cpu: bool = False,
+    vendor: Vendor | None = None,
     precisions: Collection[str] = (),
     training: bool = False,
     in_graphs: bool = False,
 ) -> list[str]:
-    """What helps a kernel; ``precisions`` are those in which the device's matrix unit has a known peak.
+    """What helps a kernel, in the vendor's words.
 
+    ``precisions`` are those in which the device's matrix unit has a known peak.
     ``training``: weights change with every step, so they are not quantised; ``in_graphs``: graphs launch it already.
     """
+    cpu = vendor is Vendor.CPU
     if fraction is not None and fraction >= NEAR:
-        return [NEAR_THE_ROOF, *_less_work(signature, bound, precisions, cpu=cpu, training=training)]
-    if bound is Bound.COMPUTE:
-        return _compute(signature, fraction, precisions, cpu=cpu)
-    if bound is Bound.MEMORY:
-        return _memory(signature, cpu=cpu, training=training)
-    if bound is Bound.LATENCY:
-        return [one for one in _latency(signature, cpu=cpu) if not in_graphs or one != LATENCY["graphs"]]
-    return [COMPUTE["tuned"]] if signature.kind in _PRODUCTS else []  # somewhere between: its FLOPs are a range
+        found = [NEAR_THE_ROOF, *_less_work(signature, bound, precisions, cpu=cpu, training=training)]
+    elif bound is Bound.COMPUTE:
+        found = _compute(signature, fraction, precisions, cpu=cpu)
+    elif bound is Bound.MEMORY:
+        found = _memory(signature, cpu=cpu, training=training)
+    elif bound is Bound.LATENCY:
+        found = [one for one in _latency(signature, cpu=cpu) if not in_graphs or one != LATENCY["graphs"]]
+    else:  # somewhere between: its FLOPs are a range
+        found = [COMPUTE["tuned"]] if signature.kind in _PRODUCTS else []
+    return [in_words_of(vendor, one) for one in found]
 
 
 def _compute(signature: Signature, fraction: float | None, precisions: Collection[str], *, cpu: bool) -> list[str]:
     if cpu:
         return [CPU["threads"], *([CPU["lower_precision"]] if signature.precision == "fp32" else [])]
     if signature.kind in _PRODUCTS and signature.unit == "vector":
-        lower = [COMPUTE["tensor_cores_fp32" if signature.precision == "fp32" else "matrix_unit"]]
+        lower = [COMPUTE["vector_fp32" if signature.precision == "fp32" else "matrix_unit"]]
         return [*lower, COMPUTE["occupancy"]]
     lower = _lower(signature, precisions)
     if fraction is not None and fraction < FAR:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.model import advice_commands
-from roofwatch.model.advice import MISTAKES, Wanted, fixes
+from roofwatch.model.advice import MISTAKES
+from roofwatch.model.advice_causes import Wanted, fixes
 from roofwatch.model.advice_kernels import helps
 from roofwatch.model.answer import ratio
 from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows, sums_of
@@ -133,7 +134,7 @@ def _causes(time: TimelineSum, told: Verdict, scene: Scene) -> list[dict[str, An
         idle = None if name == DISPATCH else time.causes.get(Cause(name))
         exposed = "" if name == DISPATCH else EXPOSED.get(Cause(name), "")
         wanted = Wanted(
-            cpu=scene.cpu,
+            vendor=scene.vendor,
             training=scene.training,
             in_graphs=scene.in_graphs,
             waits_short=name == Cause.SYNC and scene.conditions.waits_are_short(time),
@@ -196,7 +197,7 @@ def _kernels(
                     signature,
                     s.bound,
                     s.fraction,
-                    cpu=s.cpu,
+                    vendor=scene.vendors.get(s.key[1]),
                     precisions=scene.precisions.get(s.key[1], frozenset()),
                     training=scene.training,
                     in_graphs=scene.in_graphs,
