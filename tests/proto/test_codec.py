@@ -104,6 +104,9 @@ causes = st.builds(
     IdleCause, st.sampled_from(Cause), number, number, number, maybe_text, number, number, maybe_number, maybe_text
 )
 lengths = st.lists(st.tuples(st.integers(0, (1 << 32) - 1), number), max_size=4).map(tuple)
+shape = st.tuples(st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1), number)
+shapes = st.lists(shape, max_size=4).map(tuple)
+paddings = st.builds(Padding, number, number, number, number, number, lengths, shapes, number, number)
 device_windows = st.builds(
     DeviceWindow,
     device=devices,
@@ -173,7 +176,7 @@ def windows(draw: st.DrawFn) -> Window:
         represents_ns=draw(maybe_number),
         shapes_recorded=draw(st.booleans()),
         cost=draw(st.none() | costs),
-        padding=draw(st.none() | st.builds(Padding, number, number, number, number, number, lengths)),
+        padding=draw(st.none() | paddings),
     )
 
 

@@ -351,6 +351,9 @@ class Padding:
     """Real and padded work of the batches seen in the window: sums of L, B·Lmax, L², B·Lmax².
 
     ``lengths`` are the distinct real lengths, ascending, each with how many sequences had it; () where not told.
+    ``shapes`` are the padded batches: (sequences, padded length, how many such batches), ascending; () where not told.
+    Of ``coarsened`` sequences the length in ``lengths`` is rounded up (the sums are exact); of ``unread`` batches the
+    lengths could not be read, and they are in none of the other figures.
     """
 
     batches: int
@@ -359,6 +362,9 @@ class Padding:
     real_squared: int
     padded_squared: int
     lengths: tuple[tuple[int, int], ...] = ()
+    shapes: tuple[tuple[int, int, int], ...] = ()
+    coarsened: int = 0
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,7 +317,9 @@ def _cost(m: pb.Cost) -> Cost:
 
 def _padding(m: pb.Padding) -> Padding:
     lengths = tuple(zip(m.lengths, m.counts, strict=True))
-    return Padding(m.batches, m.real_tokens, m.padded_tokens, m.real_squared, m.padded_squared, lengths)
+    shapes = tuple(zip(m.shape_sequences, m.shape_lengths, m.shape_batches, strict=True))
+    sums = (m.batches, m.real_tokens, m.padded_tokens, m.real_squared, m.padded_squared)
+    return Padding(*sums, lengths, shapes, m.coarsened, m.unread)
 
 
 def _state(m: pb.DeviceState) -> DeviceState:

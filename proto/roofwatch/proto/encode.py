@@ -157,6 +157,11 @@ class Encoder:
                     padded_squared=p.padded_squared,
                     lengths=[length for length, _ in p.lengths],
                     counts=[count for _, count in p.lengths],
+                    shape_sequences=[shape[0] for shape in p.shapes],
+                    shape_lengths=[shape[1] for shape in p.shapes],
+                    shape_batches=[shape[2] for shape in p.shapes],
+                    coarsened=p.coarsened,
+                    unread=p.unread,
                 )
             )
         if window.first_step is not None:

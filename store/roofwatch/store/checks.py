@@ -16,6 +16,7 @@ from roofwatch.model.record import (
     IdleCause,
     Ledger,
     Node,
+    Padding,
     Process,
     Signature,
     Window,
@@ -27,6 +28,7 @@ MAX_UNIX_NS = 1 << 62  # the year 2116
 MAX_TEXT = 1 << 16  # characters; the names of C++ templates run to thousands
 MAX_PARTS = 10_000  # collectives, or graphs, in one window
 MAX_LENGTHS = 8192  # distinct lengths of one window's sequences
+MAX_SHAPES = 256  # distinct shapes of one window's padded batches
 MAX_STATE = 1e15  # Hz, W, °C: a million times a device of today
 MAX_RATE = 1e24  # FLOP/s, bytes/s, FLOP per byte: a hundred million times a device of today
 
@@ -55,14 +57,20 @@ def check_window(w: Window) -> None:
         steps = (c.base_step_ns, c.longest_step_ns, c.lost_in_ns, c.lost_after_ns, c.parse_cpu_ns)
         in_range("the cost", [abs(value or 0) for value in steps], MAX_NS)  # lost time can be negative: noise
     if w.padding is not None:
-        p = w.padding
-        sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
-        in_range("the padding", sums, 1 << 62)
-        if len(p.lengths) > MAX_LENGTHS:
-            fail(f"{len(p.lengths)} lengths in a window: the limit is {MAX_LENGTHS}")
-        in_range("the lengths", [count for _, count in p.lengths], MAX_COUNT)
-        if [length for length, _ in p.lengths] != sorted({length for length, _ in p.lengths}):
-            fail("lengths that are not ascending")
+        _check_padding(w.padding)
+
+
+def _check_padding(p: Padding) -> None:
+    sums = (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
+    in_range("the padding", sums, 1 << 62)
+    in_range("sequences of the padding", (p.coarsened, p.unread), MAX_COUNT)
+    if len(p.lengths) > MAX_LENGTHS or len(p.shapes) > MAX_SHAPES:
+        fail(f"{len(p.lengths)} lengths, {len(p.shapes)} shapes in a window: at most {MAX_LENGTHS} and {MAX_SHAPES}")
+    in_range("the lengths", [count for _, count in p.lengths], MAX_COUNT)
+    in_range("the padded batches", list(chain.from_iterable(p.shapes)), MAX_COUNT)
+    lengths, shapes = [length for length, _ in p.lengths], [shape[:2] for shape in p.shapes]
+    if lengths != sorted(set(lengths)) or shapes != sorted(set(shapes)):
+        fail("lengths, or shapes of batches, that are not ascending")
 
 
 def _check_ledger(found: Ledger) -> None:

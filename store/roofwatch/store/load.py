@@ -276,7 +276,7 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
         w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
-        w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, _lengths(w.padding),
+        w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, *_lengths(w.padding),
     )  # fmt: skip
 
 
@@ -295,8 +295,11 @@ def _padding(p: Padding | None) -> tuple[Any, ...]:
     return (p.batches, p.real_tokens, p.padded_tokens, p.real_squared, p.padded_squared)
 
 
-def _lengths(p: Padding | None) -> str | None:
-    return json.dumps(p.lengths, separators=(",", ":")) if p is not None and p.lengths else None
+def _lengths(p: Padding | None) -> tuple[Any, ...]:
+    if p is None:
+        return (None,) * 4
+    texts = (json.dumps(told, separators=(",", ":")) if told else None for told in (p.lengths, p.shapes))
+    return (*texts, p.coarsened, p.unread)
 
 
 def _state(s: DeviceState | None) -> tuple[Any, ...]:

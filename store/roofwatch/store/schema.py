@@ -25,7 +25,7 @@ from sqlalchemy import (
 
 from roofwatch.model.record import Bound, Evidence
 
-REVISION = "0005"  # the newest migration
+REVISION = "0006"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -228,6 +228,9 @@ windows = Table(
     _int("wait_ns", null=True),
     _int("longest_wait_ns", null=True),
     _text("padding_lengths", null=True),  # JSON: [[length, sequences], …], ascending
+    _text("padding_shapes", null=True),  # JSON: [[sequences, padded length, batches], …], ascending
+    _int("padding_coarsened", null=True),
+    _int("padding_unread", null=True),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
 )

@@ -408,7 +408,7 @@ class Cost(_message.Message):
     def __init__(self, close_path: _Optional[str] = ..., open_ns: _Optional[int] = ..., quiesce_ns: _Optional[int] = ..., close_ns: _Optional[int] = ..., save_ns: _Optional[int] = ..., free_ns: _Optional[int] = ..., base_step_ns: _Optional[int] = ..., longest_step_ns: _Optional[int] = ..., lost_in_ns: _Optional[int] = ..., lost_after_ns: _Optional[int] = ..., parse_cpu_ns: _Optional[int] = ...) -> None: ...
 
 class Padding(_message.Message):
-    __slots__ = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared", "lengths", "counts")
+    __slots__ = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared", "lengths", "counts", "shape_sequences", "shape_lengths", "shape_batches", "coarsened", "unread")
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     REAL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     PADDED_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -416,6 +416,11 @@ class Padding(_message.Message):
     PADDED_SQUARED_FIELD_NUMBER: _ClassVar[int]
     LENGTHS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_BATCHES_FIELD_NUMBER: _ClassVar[int]
+    COARSENED_FIELD_NUMBER: _ClassVar[int]
+    UNREAD_FIELD_NUMBER: _ClassVar[int]
     batches: int
     real_tokens: int
     padded_tokens: int
@@ -423,7 +428,12 @@ class Padding(_message.Message):
     padded_squared: int
     lengths: _containers.RepeatedScalarFieldContainer[int]
     counts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+    shape_sequences: _containers.RepeatedScalarFieldContainer[int]
+    shape_lengths: _containers.RepeatedScalarFieldContainer[int]
+    shape_batches: _containers.RepeatedScalarFieldContainer[int]
+    coarsened: int
+    unread: int
+    def __init__(self, batches: _Optional[int] = ..., real_tokens: _Optional[int] = ..., padded_tokens: _Optional[int] = ..., real_squared: _Optional[int] = ..., padded_squared: _Optional[int] = ..., lengths: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., shape_sequences: _Optional[_Iterable[int]] = ..., shape_lengths: _Optional[_Iterable[int]] = ..., shape_batches: _Optional[_Iterable[int]] = ..., coarsened: _Optional[int] = ..., unread: _Optional[int] = ...) -> None: ...
 
 class KernelStats(_message.Message):
     __slots__ = ("signature", "device", "calls", "total_ns", "min_ns", "max_ns", "bound", "evidence", "roof_ns", "ridge", "step_calls", "step_ns", "histogram_low", "histogram_length", "histogram_counts", "formula_bound")
