@@ -11,7 +11,7 @@ from roofwatch.agent.counters import Counters
 from roofwatch.agent.messages import hello_of
 from roofwatch.agent.plan import Seen, Wish
 from roofwatch.agent.scheduler import Scheduler
-from roofwatch.model.record import Trigger
+from roofwatch.model.record import Node, Process, Trigger
 
 MS = 1_000_000
 
@@ -19,8 +19,9 @@ MS = 1_000_000
 class Peer:
     """A registered process's end of the conversation: keeps what it is sent, and when."""
 
-    def __init__(self, close_path: str = "native") -> None:
+    def __init__(self, close_path: str = "native", rank: int | None = None, job: str | None = "slurm:7.0") -> None:
         self.connection = self
+        self.process = Process(Node("here"), 100 + (rank or 0), job=job, rank=rank, world_size=8)
         self.hello = hello_of({"protocol": 1, "close_path": close_path})
         self.sent: list[dict] = []
         self.times: list[float] = []
@@ -197,6 +198,82 @@ def test_an_npu_has_time_for_its_analysis_and_its_metrics_in_turn(run_loop, monk
         assert "metrics" not in other.sent[-1]
         await asyncio.sleep(0.12)
         assert scheduler.answered(other, other.sent[-1]["request"]) is None
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_ranks_of_a_job_are_asked_together_for_the_same_steps(run_loop, eventually):
+    """Three ranks of one job, one of another, one process without a rank: one alignment for the three, none for others.
+
+    A step of 40 ms on the slowest: 50 steps are 2 s, so they open at a step of one remainder modulo 64.
+    """
+
+    async def main():
+        scheduler, _, _ = scheduled(0, interval=1)
+        ranks = [Peer(rank=rank) for rank in range(3)]
+        others = [Peer(rank=1, job="slurm:8.0"), Peer()]
+        for member in (*ranks, *others):
+            scheduler.add(member)
+        rounds = []
+        for number in range(3):
+            await eventually(lambda: all(len(m.sent) == number + 1 for m in (*ranks, *others)), 5)  # noqa: B023
+            rounds.append([member.sent[-1].get("align") for member in ranks])
+            assert max(m.times[-1] for m in ranks) - min(m.times[-1] for m in ranks) < 0.05
+            for rank, member in enumerate((*ranks, *others)):
+                scheduler.answered(member, member.sent[-1]["request"])
+                scheduler.learned(member, Seen(50 * MS, 500, 2, (20 + 10 * rank) * MS))
+        scheduler.stop()
+        assert rounds[0] == [None] * 3  # nobody knows yet how long a step is
+        for align in rounds[1:]:
+            assert align == [align[0]] * 3
+            assert (align[0][0], 0 <= align[0][1] < 64) == (64, True)
+        assert {message["trigger"] for member in ranks for message in member.sent} == {"synchronized"}
+        assert not any("align" in message for member in others for message in member.sent)
+
+    run_loop(main)
+
+
+def test_a_rank_waits_for_the_others_but_not_for_ever(run_loop, eventually, monkeypatch):
+    """One rank's window is still being read, so the other is not asked alone; after two waits it is."""
+    monkeypatch.setattr(module, "RANKS_WAIT", 2)
+
+    async def main():
+        scheduler, counters, _ = scheduled(0, interval=1)
+        first, second = Peer(rank=0), Peer(rank=1)
+        for member in (first, second):
+            scheduler.add(member)
+        await eventually(lambda: first.sent and second.sent, 5)
+        for member in (first, second):
+            scheduler.answered(member, member.sent[-1]["request"])
+        scheduler.learned(first, Seen(50 * MS, 500, 2, 10 * MS))
+        await eventually(lambda: len(first.sent) == 2, 8)
+        assert len(second.sent) == 1
+        assert counters.windows["deferred"] >= 2
+        assert "align" not in first.sent[-1]
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_nobody_waits_for_a_rank_that_cannot_take_windows(run_loop, eventually):
+    """A rank refuses for good: the other two go on together, and it is not asked with them."""
+
+    async def main():
+        scheduler, counters, _ = scheduled(0, interval=0.5)
+        ranks = [Peer(rank=rank) for rank in range(3)]
+        for member in ranks:
+            scheduler.add(member)
+        await eventually(lambda: all(member.sent for member in ranks), 5)
+        scheduler.answered(ranks[2], ranks[2].sent[-1]["request"], refused="unsupported")
+        for number in range(2):
+            for member in ranks[:2]:
+                scheduler.answered(member, member.sent[-1]["request"])
+                scheduler.learned(member, Seen(50 * MS, 500, 2, 10 * MS))
+            await eventually(lambda: all(len(m.sent) == number + 2 for m in ranks[:2]), 3)  # noqa: B023
+        assert len(ranks[2].sent) == 1
+        assert ranks[0].sent[-1]["align"] == ranks[1].sent[-1]["align"]
+        assert counters.windows.get("deferred", 0) == 0
         scheduler.stop()
 
     run_loop(main)

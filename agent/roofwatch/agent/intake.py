@@ -132,7 +132,8 @@ class Intake:
             except codec.WireError as error:
                 reason, detail = counters.PARSE_ERROR, str(error)
         events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
-        seen = Seen(message.duration_ns, events, message.steps)
+        step_ns = message.cost.base_step_ns if message.cost is not None else None
+        seen = Seen(message.duration_ns, events, message.steps, step_ns)
         if window is None:
             self._lose(pending.member, reason, detail, None, seen)
             return

@@ -40,11 +40,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A window that was taken: its length, its events, its whole steps (None where it was cut or has none)."""
+    """A window that was taken: its length, its events, its whole steps (None where it was cut or has none).
+
+    ``step_ns`` is the usual step before it, None where not known.
+    """
 
     duration_ns: int
     events: int
     steps: int | None
+    step_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -69,6 +73,11 @@ class Rates:
         """The busiest remembered step, None before there is one."""
         rates = [seen.events / seen.steps for seen in self.recent if seen.steps]
         return max(rates) if rates else None
+
+    @property
+    def step_ns(self) -> int | None:
+        """How long a step takes, by the last window that tells."""
+        return next((seen.step_ns for seen in reversed(self.recent) if seen.step_ns), None)
 
     @property
     def settled(self) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
+from roofwatch.agent.parsing import QUEUE_MOST
 from roofwatch.agent.plan import Plan, Rates, Seen, Wish, plan
+from roofwatch.agent.ranks import Run, alignment, run_of
 from roofwatch.agent.registry import Member
 from roofwatch.hook import protocol
 from roofwatch.model.record import Trigger
@@ -27,6 +29,7 @@ LASTING = frozenset(
     {protocol.UNSAFE, protocol.UNSUPPORTED, protocol.ERROR, protocol.ANALYSIS}
 )  # asking again soon will not help
 LASTING_STRETCH = 8  # times the interval, then
+RANKS_WAIT = 30  # times, about a second each, that a rank waits until the others of its job can be asked with it
 
 
 @dataclass(slots=True)
@@ -49,6 +52,15 @@ class Slot:
     open: Open | None = None
     last_start_ns: int | None = None
     unread: int = 0  # windows that arrived and are not read yet
+    run: Run | None = None  # the job that it is a rank of
+    jitter: float = 1.0  # of the pause after the next answer, the same for ranks that were asked together
+    waited: int = 0  # for other ranks
+    resting_until: float = 0.0  # loop time; it cannot take windows now, so nobody waits for it
+
+    @property
+    def free(self) -> bool:
+        """Nothing asked, nothing to be read."""
+        return self.open is None and not self.unread
 
 
 class Scheduler:
@@ -67,7 +79,7 @@ class Scheduler:
 
     def add(self, member: Member) -> None:
         """Schedule a process's first window."""
-        slot = self._slots[member] = Slot(member)
+        slot = self._slots[member] = Slot(member, run=run_of(member.process))
         self._arm(slot, random.uniform(0.1, 0.5) * min(self.interval_s, FIRST_WITHIN_S))
 
     def remove(self, member: Member) -> None:
@@ -97,8 +109,14 @@ class Scheduler:
             if slot.open is None:
                 self._arm(slot, self._pause(slot) * random.random())  # spread over the new interval
 
-    def request(self, member: Member, wish: Wish, trigger: Trigger = Trigger.REQUESTED) -> str:
-        """Ask for a window now. Returns why not, "" where it was asked."""
+    def request(
+        self,
+        member: Member,
+        wish: Wish,
+        trigger: Trigger = Trigger.REQUESTED,
+        align: Sequence[int] | None = None,
+    ) -> str:
+        """Ask for a window now, or at a step as ``align`` says. Returns why not, "" where it was asked."""
         slot = self._slots.get(member)
         if slot is None:
             return "gone"
@@ -124,6 +142,8 @@ class Scheduler:
             "shapes": asked.shapes,
             "timeout_ms": int(FIRST_STEP_WITHIN_S * 1e3),
         }
+        if align is not None:
+            message["align"] = list(align)
         if member.hello.close_path == protocol.NPU:
             message["metrics"] = self._metrics[slot.rates.taken % len(self._metrics)]
         return "" if member.connection.send(message) else "gone"
@@ -140,7 +160,11 @@ class Scheduler:
         else:
             slot.rates.taken += 1
             slot.unread += 1
-        self._arm(slot, self._pause(slot) * (LASTING_STRETCH if refused in LASTING else 1))
+        pause = self._pause(slot)
+        if refused in LASTING:
+            pause *= LASTING_STRETCH
+            slot.resting_until = asyncio.get_running_loop().time() + pause
+        self._arm(slot, pause)
         return answered
 
     def learned(self, member: Member, seen: Seen | None) -> None:
@@ -165,7 +189,7 @@ class Scheduler:
     def _pause(self, slot: Slot) -> float:
         known = slot.rates.settled or not slot.rates.taken
         interval = self.interval_s if known else max(INTERVAL_LEAST_S, self.interval_s / SOONER)
-        return interval * random.uniform(1 - JITTER, 1 + JITTER)
+        return interval * slot.jitter
 
     def _arm(self, slot: Slot, seconds: float) -> None:
         if slot.timer is not None:
@@ -174,8 +198,11 @@ class Scheduler:
 
     def _due(self, slot: Slot) -> None:
         slot.timer = None
+        if slot.open is not None:
+            return  # the answer arms the next
         now = asyncio.get_running_loop().time()
-        if self._backlog() >= BACKLOG_MOST or slot.unread:  # the next is planned by what the last one held
+        ranks = self._ranks(slot, now)
+        if self._must_wait(slot, ranks):
             self._counters.windows["deferred"] += 1
             self._arm(slot, random.uniform(0.5, 1.5))
         elif now < self._next_free:
@@ -183,8 +210,31 @@ class Scheduler:
         else:
             # With very many processes the spacing shrinks, so that each still gets its turn.
             self._next_free = now + min(SPACING_S, self.interval_s / (2 * max(1, len(self._slots))))
-            if slot.open is None:
-                self.request(slot.member, self.wish, Trigger.PERIODIC)
+            self._ask([each for each in ranks if each.free])
+
+    def _ask(self, ranks: Sequence[Slot]) -> None:
+        """Ask one process, or the ranks of one job for the same steps."""
+        together = len(ranks) > 1
+        align = alignment(each.rates.step_ns for each in ranks) if together else None
+        jitter = random.uniform(1 - JITTER, 1 + JITTER)
+        for each in ranks:
+            each.jitter = jitter
+            self.request(each.member, self.wish, Trigger.SYNCHRONIZED if together else Trigger.PERIODIC, align)
+
+    def _ranks(self, slot: Slot, now: float) -> list[Slot]:
+        """The process itself, and the others of its job that can take windows."""
+        if slot.run is None:
+            return [slot]
+        others = [s for s in self._slots.values() if s.run == slot.run and s is not slot and s.resting_until <= now]
+        return [slot, *others[: max(0, QUEUE_MOST - 1 - self._backlog())]]
+
+    def _must_wait(self, slot: Slot, ranks: Sequence[Slot]) -> bool:
+        """Whether what is asked now would be thrown away, or planned without what the last window held."""
+        if self._backlog() >= BACKLOG_MOST or slot.unread:
+            return True
+        waiting = slot.waited < RANKS_WAIT and not all(each.free for each in ranks)
+        slot.waited = slot.waited + 1 if waiting else 0
+        return waiting
 
     def _expired(self, slot: Slot) -> None:
         """The hook has not answered in time; its late answer will be turned away."""

@@ -5,7 +5,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Set
 
-from . import protocol
+from . import groups, protocol
+from .log import failure
 from .native import Muted, Native, Shared, flavour, proved, severity
 from .pending import PendingCall
 from .quiesce import quiesce
@@ -27,6 +28,7 @@ class Bindings:
         self.prepare = torch._C._autograd._prepare_profiler
         self.enable = torch._C._autograd._enable_profiler
         self.disable = torch._C._autograd._disable_profiler
+        self._note = getattr(torch._C._autograd, "_add_metadata_json", None)
         self._config, self._state, self._extra = ProfilerConfig, ProfilerState.KINETO, _ExperimentalConfig
         self._only = _understood(_ExperimentalConfig, trace_only=True)
         self._cpu, self._device = ProfilerActivity.CPU, ProfilerActivity.CUDA
@@ -46,6 +48,15 @@ class Bindings:
         """CPU, and the device once the job uses it."""
         cuda = self.torch.cuda
         return {self._cpu, self._device} if cuda.is_available() and cuda.is_initialized() else {self._cpu}
+
+    def note_groups(self, text: Optional[str]) -> None:
+        """Write the process groups into the trace of the window that has just been opened."""
+        if text is None or self._note is None:
+            return
+        try:
+            self._note(groups.KEY, text)
+        except Exception as error:
+            failure("groups", error)
 
     def enabled(self) -> bool:
         """Whether Python or this thread already has a profiler open."""
@@ -80,9 +91,11 @@ class NativePath:
         self.told: Dict[str, Any] = {}  # what the window's message says beside the rest
         self.state: Optional[Shared] = None  # detached; never released except by close
         self._now: Any = None
+        self._groups: Optional[str] = None
 
     def ready(self, request: Dict[str, Any]) -> None:
         """On the hook's thread, before anything else. Raises Refused."""
+        self._groups = groups.told()
 
     def full(self) -> bool:
         """Whether an open window has written as much as it may."""
@@ -106,6 +119,7 @@ class NativePath:
         """Second half: records from here on."""
         with Muted():
             self.bindings.enable(*self._now)
+            self.bindings.note_groups(self._groups)
 
     def cut(self) -> None:
         """No thread begins another event."""
@@ -178,12 +192,14 @@ class PlainPath:
         self.fd = -1
         self.stall_ns = (0, 0, 0)  # of close, save, free, on the stepping thread
         self._now: Any = None
+        self._groups: Optional[str] = None
         self._act: Optional[Callable[[], None]] = None
         # For the life of the process: Python may run it long after it was asked to, while the main thread waits.
         self._call = PendingCall(self._on_main)
 
     def ready(self, request: Dict[str, Any]) -> None:
         """On the hook's thread, before anything else. Raises Refused."""
+        self._groups = groups.told()
 
     def full(self) -> bool:
         """Whether an open window has written as much as it may."""
@@ -209,6 +225,7 @@ class PlainPath:
         self.thread = threading.get_ident()
         with Muted():
             self.bindings.enable(*self._now)
+            self.bindings.note_groups(self._groups)
 
     def cut(self) -> None:
         """Close and save at once: the stall. Where nothing is open (a close was broken off): nothing."""

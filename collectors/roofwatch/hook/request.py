@@ -1,11 +1,12 @@
 """What the agent asked for: one window, within this process's own limits; or a refusal."""
 
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 from .cost import Stamps
 
 FIRST_NS = 50_000_000  # a process's first window, while its cost is unknown
 MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
+MOST_APART = 1 << 20  # steps; an alignment beyond it would never be reached
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault
@@ -27,9 +28,24 @@ class Window:
         self.max_ns = min(most, FIRST_NS) if careful else min(most, MOST_NS)
         self.duration_ns = min(int(float(request.get("duration_ms") or 50) * 1e6), self.max_ns)
         self.shapes = bool(request.get("shapes")) and not careful
+        self.align = _alignment(request.get("align"))
         self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
         self.start_unix_ns = 0
         self.whole = False  # cut at a step boundary
         self.lost = ""  # why it was given up …
         self.detail = ""  # … in a word or two
         self.at = Stamps()
+
+    def first_boundary(self, count: int, warm: int) -> int:
+        """The step at whose end the opening begins: after ``count``, and ``warm`` steps before one as asked for."""
+        modulus, remainder = self.align
+        return count + 1 + (remainder - warm - count - 1) % modulus
+
+
+def _alignment(asked: Any) -> Tuple[int, int]:
+    """The steps at whose end a window may open, by modulus and remainder: all of them where nothing else is asked."""
+    if isinstance(asked, list) and len(asked) == 2 and all(type(number) is int for number in asked):
+        modulus, remainder = asked
+        if 0 < modulus <= MOST_APART:
+            return modulus, remainder % modulus
+    return 1, 0

@@ -154,7 +154,7 @@ class Taker:
                 raise Refused(protocol.BUSY)
             self.window, self.phase = window, ARMED
             if by_steps:
-                self.steps.at = self.steps.count + 1
+                self.steps.at = window.first_boundary(self.steps.count, warm=int(self.path.warms))
             elif self.path.any_thread:
                 self._guarded(self._open, window)
         try:
