@@ -11,7 +11,7 @@ from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import diagnose, kernels, lists, peers, timeline, window_list
+from roofwatch.store.queries import diagnose, kernels, lists, peers, report, timeline, window_list
 from roofwatch.store.queries.coverage import coverage
 
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -27,6 +27,7 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
     "timeline_process": timeline.timeline_by("process"),
     "timeline_node": timeline.timeline_by("node"),
     "diagnose": diagnose.diagnose,
+    "report": report.page,
 }
 
 
