@@ -45,6 +45,32 @@ def test_a_missing_rank_leaves_a_lower_bound() -> None:
     assert [s.complete_calls for s in sums.values()] == [0, 0, 0]
 
 
+def test_a_slow_link_shows_on_one_machine() -> None:
+    """Rank 3 arrives 2 ms after the others each time, and needs 5 ms where the others are through 3 ms later.
+
+    By one clock: the others wait 2 ms and move 3, rank 3 waits for nobody and moves 5; it caused 3 × 2 ms. By durations
+    all four have 5 ms, and nothing is to be seen.
+    """
+    ranks = {rank: [collective(5 * MS, 2 * MS if rank == 3 else 0, sequence=7)] for rank in range(4)}
+    sums = communication(ranks, same_step=False, clocks=dict.fromkeys(range(4), "here"))
+    assert [sums[rank].waiting_ns for rank in range(4)] == [2 * MS, 2 * MS, 2 * MS, 0]
+    assert [sums[rank].moving_ns for rank in range(4)] == [3 * MS, 3 * MS, 3 * MS, 5 * MS]
+    assert (sums[3].last_calls, sums[3].caused_ns) == (1, 6 * MS)
+    apart = communication(ranks, same_step=False, clocks={0: "a", 1: "a", 2: "a", 3: "b"})
+    assert [s.waiting_ns for s in apart.values()] == [0] * 4
+
+
+@pytest.mark.parametrize(("late", "by_clock"), [(9 * MS, False), (7_900_000, True)])
+def test_clocks_that_cannot_be_one(late: int, by_clock: bool) -> None:  # noqa: FBT001
+    """Rank 0 would be through with an all_reduce 2 ms before rank 1 arrives: no clock, then durations tell (7 and 4).
+
+    0.9 ms is what two recorders may be apart: rank 0 waited all of its 7 ms.
+    """
+    ranks = {0: [collective(7 * MS, group_size=2)], 1: [collective(4 * MS, late, group_size=2)]}
+    sums = communication(ranks, same_step=True, clocks={0: "here", 1: "here"})
+    assert [sums[0].waiting_ns, sums[1].waiting_ns] == ([7 * MS, 0] if by_clock else [3 * MS, 0])
+
+
 def test_an_unknown_group_size_is_not_complete() -> None:
     """Both ranks that there are may not be all that there are."""
     ranks = {rank: [collective(ns, sequence=1, group_size=None)] for rank, ns in enumerate((3, 5))}

@@ -262,7 +262,7 @@ def test_thousands_of_windows(db: Database, writer: Writer) -> None:
                     f"{step} {rank}", [stat(signature, [100])], process=owner, start_unix_ns=begin, steps=1
                 )  # fmt: skip
                 calls = tuple(
-                    Collective(0, "all_reduce", "0 (0-7)", begin + i * 1000, (8 - rank) * 1000, 8, None, 4096)
+                    Collective(0, "all_reduce", "0 (0-7)", begin + (i + rank) * 1000, (8 - rank) * 1000, 8, None, 4096)
                     for i in range(100)
                 )
                 windows.append(dataclasses.replace(made, first_step=step, collectives=calls))

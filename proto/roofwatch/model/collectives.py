@@ -13,6 +13,9 @@ COLLECTIVES = (
 # Between two ranks: the others of the group have no part in it.
 POINT_TO_POINT = frozenset({"send", "recv"})
 
+# No rank is through before all have arrived.
+MEETING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
+
 # Ranks may put in and get out different sizes.
 UNEVEN = frozenset({"all_to_all", "gather", "scatter"})
 

@@ -1,8 +1,9 @@
 """Waiting for a late peer told from moving bytes: the windows of several ranks of one job, laid side by side. Pure.
 
 A collective's kernel begins when its rank arrives and ends when all have what they need. The rank that arrives last
-waits for nobody, so the shortest duration over the ranks is the time that moving took, and what a rank's own duration
-is longer than that is its wait. No clock of another machine is needed for it.
+waits for nobody. Ranks of one machine share a clock: there a rank waits until the last has arrived, and what is left of
+its own duration is moving, which may take longer on one rank than on another. Of ranks on several machines only
+durations are compared: the shortest is the time that moving took, and what another rank's is longer is its wait.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roofwatch.model.collectives import POINT_TO_POINT, UNEVEN
+from roofwatch.model.collectives import MEETING, POINT_TO_POINT, UNEVEN
 from roofwatch.model.record import Collective
 
 # Ranks of one job begin a step within a step of each other, by clocks that NTP keeps within milliseconds; what starts
 # over and reaches the same step again does not do it so fast.
 SLACK_NS = 5_000_000_000
+
+# One machine's clock is read by several recorders, each of which fits it to a faster one: they agree within
+# microseconds. Where a rank is through with a collective this long before another arrives, they do not.
+CLOCK_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +111,12 @@ def _by_turns(chain: Sequence[Sight]) -> Iterable[list[Sight]]:
     yield list(group.values())
 
 
-def communication(ranks: Mapping[int, Sequence[Collective]], *, same_step: bool) -> dict[int, Communication]:
+def communication(
+    ranks: Mapping[int, Sequence[Collective]], *, same_step: bool, clocks: Mapping[int, Hashable] | None = None
+) -> dict[int, Communication]:
     """The sums of each rank over the collectives of windows that were taken together.
 
-    Collectives are the same by group and sequence number. Where no numbers are told, and all windows begin at the same
+    ``clocks`` names the clock that each rank's times are of; without it every rank has its own. Collectives are the same by group and sequence number. Where no numbers are told, and all windows begin at the same
     step: by group, name, size and how many of these came before in the window.
     """
     sums = {rank: Communication() for rank in ranks}
@@ -125,7 +132,8 @@ def communication(ranks: Mapping[int, Sequence[Collective]], *, same_step: bool)
                 same[key][rank] = collective
     for members in same.values():
         if len(members) > 1:
-            _share(members, sums)
+            one = clocks is not None and len({clocks[rank] for rank in members}) == 1
+            _share(members, _waits(members) if one else None, sums)
     return sums
 
 
@@ -149,18 +157,30 @@ def _kind(c: Collective, *, same_step: bool) -> Hashable:
     return (c.group, c.name, None, None if c.name in UNEVEN else c.bytes) if same_step else None
 
 
-def _share(members: Mapping[int, Collective], sums: Mapping[int, Communication]) -> None:
+def _waits(members: Mapping[int, Collective]) -> dict[int, int] | None:
+    """How long each rank waited for the last to arrive, by a clock that all share; None where they show that it is not.
+
+    A rank may be through before others arrive (the source of a broadcast): then it has waited for nobody but them.
+    """
+    last = max(c.start_unix_ns for c in members.values())
+    if any(c.name in MEETING and c.start_unix_ns + c.duration_ns < last - CLOCK_NS for c in members.values()):
+        return None
+    return {rank: min(c.duration_ns, last - c.start_unix_ns) for rank, c in members.items()}
+
+
+def _share(members: Mapping[int, Collective], waits: Mapping[int, int] | None, sums: Mapping[int, Communication]) -> None:
     """Counts one collective that several ranks saw."""
-    moving = min(c.duration_ns for c in members.values())
+    if waits is None:
+        moving = min(c.duration_ns for c in members.values())
+        waits = {rank: c.duration_ns - moving for rank, c in members.items()}
     sizes = {c.group_size for c in members.values()}
     complete = sizes == {len(members)}
-    last = [rank for rank, c in members.items() if c.duration_ns == moving]
-    waited = sum(c.duration_ns - moving for c in members.values())
+    last = [rank for rank, waited in waits.items() if not waited]
     for rank, collective in members.items():
-        _add(sums[rank], collective.duration_ns, moving, complete=complete)
+        _add(sums[rank], collective.duration_ns, collective.duration_ns - waits[rank], complete=complete)
     if len(last) == 1:
         sums[last[0]].last_calls += 1
-        sums[last[0]].caused_ns += waited
+        sums[last[0]].caused_ns += sum(waits.values())
 
 
 def _add(own: Communication, duration: int, moving: int, *, complete: bool) -> None:

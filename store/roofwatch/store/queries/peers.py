@@ -164,7 +164,8 @@ def _sum_up(
     found: _Found, group: Sequence[Sight], by_window: dict[int, list[Collective]], rows: dict[int, Any]
 ) -> None:
     by_rank = {sight.rank: by_window[sight.id] for sight in group}
-    sums = communication(by_rank, same_step=group[0].first_step is not None)
+    clocks = {sight.rank: rows[sight.id].host for sight in group}
+    sums = communication(by_rank, same_step=group[0].first_step is not None, clocks=clocks)
     for sight in group:
         rank = found.ranks.setdefault(sight.process, _Rank(sight.run, _about(rows[sight.id])))
         rank.sums.add(sums[sight.rank])
