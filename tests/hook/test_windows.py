@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import textwrap
 import time
@@ -184,8 +185,9 @@ def test_cost_and_padding_have_the_keys_of_the_record(jobs: Jobs, agent: LittleA
     assert all(cost[key] > 0 for key in known)
     assert cost["longest_step_ns"] >= cost["base_step_ns"]
     squares = 120**2 + 2048**2 + 96**2 + 310**2 + 64**2 + 180**2 + 220**2 + 90**2
-    expected = Padding(4, 4 * 3128, 4 * 8 * 2048, 4 * squares, 4 * 8 * 2048**2)
-    assert window["padding"] == dataclasses.asdict(expected)
+    lengths = tuple((length, 4) for length in (64, 90, 96, 120, 180, 220, 310, 2048))
+    expected = Padding(4, 4 * 3128, 4 * 8 * 2048, 4 * squares, 4 * 8 * 2048**2, lengths, ((8, 2048, 4),))
+    assert window["padding"] == json.loads(json.dumps(dataclasses.asdict(expected)))
     assert (round(3128 / (8 * 2048), 3), round(squares / (8 * 2048**2), 3)) == (0.191, 0.131)
     assert jobs.end(job).code == 0
 
@@ -215,6 +217,10 @@ def test_the_attention_mask_says_what_is_padding(jobs: Jobs, agent: LittleAgent)
         "padded_tokens": 10 * n,
         "real_squared": 34 * n,
         "padded_squared": 50 * n,
+        "lengths": [[3, n], [5, n]],
+        "shapes": [[2, 5, n]],
+        "coarsened": 0,
+        "unread": 0,
     }
     assert names(trace)["aten::sum"] == 0
     assert jobs.end(job).code == 0

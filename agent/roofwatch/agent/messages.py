@@ -18,6 +18,10 @@ INT32 = (1 << 31) - 1
 INT64 = (1 << 63) - 1
 _COST_NEEDED = ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns")
 _COST_OPTIONAL = ("base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns")
+MOST_LENGTHS, MOST_SHAPES = 8192, 256  # as a store takes them
+MOST_EXTENT = (1 << 32) - 1  # of a length, of sequences in a batch, of batches alike
+MOST_COUNT = (1 << 50) - 1
+MOST_SUM = (1 << 62) - 1
 _PADDING = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
 
 
@@ -176,10 +180,29 @@ def _cost(value: Any) -> Cost | None:
 
 
 def _padding(value: Any) -> Padding | None:
+    """Sums, lengths and shapes; lengths or shapes that cannot be are left out as a whole, they have no parts."""
     if not isinstance(value, dict):
         return None
-    sums = [entry for name in _PADDING if (entry := integer(value.get(name))) is not None]
+    sums = [entry for name in _PADDING if (entry := integer(value.get(name), most=MOST_SUM)) is not None]
     if len(sums) < len(_PADDING):
         return None
     batches, real, padded, real_squared, padded_squared = sums
-    return Padding(batches, real, padded, real_squared, padded_squared)
+    lengths = tuple((length, count) for length, count in _rows(value.get("lengths"), 2, MOST_LENGTHS))
+    shapes = tuple((rows, length, count) for rows, length, count in _rows(value.get("shapes"), 3, MOST_SHAPES))
+    coarsened, unread = (integer(value.get(name), most=MOST_COUNT) or 0 for name in ("coarsened", "unread"))
+    return Padding(batches, real, padded, real_squared, padded_squared, lengths, shapes, coarsened, unread)
+
+
+def _rows(value: Any, width: int, most: int) -> list[list[int]]:
+    """Rows of integers, ascending by all but the last, which counts; [] where they are not that."""
+    if not isinstance(value, list) or len(value) > most:
+        return []
+    found: list[list[int]] = []
+    for row in value:
+        if not isinstance(row, list) or len(row) != width:
+            return []
+        numbers = [number for entry in row if (number := integer(entry, most=MOST_EXTENT)) is not None]
+        if len(numbers) < width or not numbers[-1] or (found and found[-1][:-1] >= numbers[:-1]):
+            return []
+        found.append(numbers)
+    return found

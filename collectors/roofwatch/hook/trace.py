@@ -30,7 +30,7 @@ class Taken:
 
 
 def message(
-    request: Any, window: Any, steps_seen: int, cost: Dict[str, Any], sums: Optional[Dict[str, int]]
+    request: Any, window: Any, steps_seen: int, cost: Dict[str, Any], sums: Optional[Dict[str, Any]]
 ) -> Dict[str, Any]:
     """The ``window`` message without its size."""
     at = window.at

@@ -152,6 +152,7 @@ class Taker:
             self.check()
             if self.phase != IDLE:
                 raise Refused(protocol.BUSY)
+            padding.ready()
             self.window, self.phase = window, ARMED
             if by_steps:
                 self.steps.at = window.first_boundary(self.steps.count, warm=int(self.path.warms))
