@@ -287,3 +287,27 @@ def test_the_layout_tax_is_of_ascend_alone() -> None:
     other = window_of(raw, WindowContext("0" * 32, Process(Node("n"), 1), Trigger.IMPORTED, peaks_files=("/x",)))
     assert other.ledger.layout_ns is None
     assert coverage(other)["layout_share"] is None
+
+
+@pytest.mark.parametrize(
+    ("pipes", "bound"),
+    [
+        (Pipes(100_000, moved_bytes=0.75 * 0.8e12 * 1e-4), Bound.MEMORY),  # three quarters of 0.8 TB/s for 100 µs
+        (Pipes(100_000, moved_bytes=1e6), Bound.COMPUTE),  # 1 MB of 29: the rest was in L2
+        (Pipes(100_000, mac_ns=85_000.0, vec_ns=0.0, core_ns=2e6), Bound.COMPUTE),  # on 20 cores all the time
+    ],
+)
+def test_one_sided_metrics_are_counters(pipes: Pipes, bound: Bound) -> None:
+    """Memory, MemoryAccess and ArithmeticUtilization: evidence counters, the sizes' verdict beside it."""
+    (kernel,) = judged(group(pipes=pipes)).kernels
+    assert (kernel.bound, kernel.evidence, kernel.formula_bound) == (bound, Evidence.COUNTERS, Bound.COMPUTE)
+
+
+def test_the_clock_of_a_window_is_its_devices_state() -> None:
+    """What the profile tells of the clock is kept; the state of a device of others is nobody's guess."""
+    (device,) = judged(group()).devices
+    assert device.state is not None
+    assert (device.state.clock_hz, device.state.power_w, device.state.throttle) == (1650e6, None, None)
+    raw = RawProfile("test", [RawDevice("nvidia", "NVIDIA H100", clock_hz=1980e6)], [], 0, 1, None, True, True, 1)
+    (other,) = window_of(raw, WindowContext("0" * 32, Process(Node("n"), 1), Trigger.IMPORTED)).devices
+    assert other.state is None

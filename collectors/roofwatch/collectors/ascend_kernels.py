@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roofwatch.collectors.base import Category, RawGroup
+from roofwatch.collectors.pipes import with_occupied
 from roofwatch.model.formulas.ascend.operands import PLAIN, KernelCall, Operand, operands_of, outputs_of, relayouts
 from roofwatch.model.formulas.ascend.table import KernelFormula, formula_of_type, precision_of_kernel, work_of_kernel
 from roofwatch.model.formulas.base import Work
@@ -101,7 +102,10 @@ def _cube_did_less(group: RawGroup, work: Work, device: Device, precision: str |
     The cube's share of its cores' time, times the share of the time that cores were taken, is its share of the peak.
     """
     pipes, peak = group.pipes, peak_of(device.peaks, precision, unit)
-    if pipes is None or peak is None or unit != "matrix" or not pipes.mac_ns or not pipes.occupied_ns:
+    if pipes is None or pipes.cube_mte2_ns is None or peak is None or unit != "matrix":
+        return False  # without its pipes' set: types of products are told that need not be all there are
+    pipes = with_occupied(pipes, device.units)
+    if not pipes.mac_ns or not pipes.occupied_ns:
         return False
     share = pipes.mac_ns / pipes.measured_ns * min(1.0, pipes.occupied_ns / pipes.measured_ns)
     mean_s = group.total_ns / group.calls / 1e9

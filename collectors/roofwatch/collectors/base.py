@@ -60,7 +60,9 @@ class Pipes:
 
     ``measured_ns`` is the duration of the calls that have metrics. Pipes overlap, so the parts may exceed it. ``cube``
     parts are of AI cores (or fused cores), ``vector`` parts of vector cores; None where the metric set has no such
-    column. ``occupied_ns`` is cube utilisation × duration: how much of the time cores were taken, not used.
+    column. ``occupied_ns`` is cube utilisation × duration: how much of the time cores were taken, not used. Where that
+    is not told, ``core_ns`` is: the time of all cube cores together (cycles ÷ clock). ``moved_bytes`` is the measured
+    traffic with the device's memory, what L2 answered left out.
     """
 
     measured_ns: int
@@ -74,6 +76,8 @@ class Pipes:
     vector_mte2_ns: float | None = None
     mte3_ns: float | None = None
     occupied_ns: float | None = None
+    core_ns: float | None = None
+    moved_bytes: float | None = None
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from roofwatch.collectors import ascend_kernels
 from roofwatch.collectors.base import Category, Grid, RawGroup
+from roofwatch.collectors.measured import Ran, measured
 from roofwatch.collectors.names import judge_by_name
 from roofwatch.collectors.normalize import Normalized
-from roofwatch.collectors.pipes import judge_by_pipes, summed
 from roofwatch.model.devices import vector_units
 from roofwatch.model.formulas import views
 from roofwatch.model.histogram import Histogram
@@ -123,23 +123,10 @@ def _verdict(item: _Merged, device: Device) -> Verdict:
     if item.signature.kind in _BY_DEFINITION:
         return Verdict(_BY_DEFINITION[item.signature.kind], Evidence.DEFINITION)
     found = _by_formula(item, device)
-    return found if device.vendor is not Vendor.ASCEND else _measured(item, device, found)
-
-
-def _measured(item: _Merged, device: Device, found: Verdict) -> Verdict:
-    """With the pipes of an Ascend core their verdict stands, and the formula's beside it."""
-    if any((g.core or "").startswith("DSA") for g in item.groups):
-        return UNKNOWN  # the engine of random bits has a rate of its own, which nothing here tells
-    pipes = summed([g.pipes for g in item.groups if g.pipes is not None])
-    units = _units(item, device)
-    filled = None if item.blocks is None or not units else item.blocks / units
-    fraction = None if found.roof_ns is None or not item.mean_ns else found.roof_ns / item.mean_ns
-    sort = ascend_kernels.sort_of(item.groups[0])
-    bound = None if pipes is None else judge_by_pipes(pipes, sort, filled, fraction)
-    if bound is None:
+    if device.vendor is not Vendor.ASCEND:
         return found
-    formula = found.bound if found.evidence is Evidence.SHAPES and found.bound is not Bound.UNKNOWN else None
-    return replace(found, bound=bound, evidence=Evidence.COUNTERS, formula_bound=formula)
+    ran = Ran(item.groups, item.signature, item.mean_ns, item.blocks, _units(item, device))
+    return measured(found, ran, device)
 
 
 def _units(item: _Merged, device: Device) -> int | None:

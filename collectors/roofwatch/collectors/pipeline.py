@@ -10,7 +10,7 @@ from roofwatch.collectors.base import RawDevice, RawGroup, RawProfile, WindowCon
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import normalize
 from roofwatch.model.devices import calibration_file, identify, merged_peaks, with_measured
-from roofwatch.model.record import Device, DeviceWindow, Ledger, Process, Vendor, Window
+from roofwatch.model.record import Device, DeviceState, DeviceWindow, Ledger, Process, Vendor, Window
 
 
 def window_of(raw: RawProfile, context: WindowContext) -> Window:
@@ -97,8 +97,11 @@ def _joined(device: RawDevice, known: Device | None, least: int | None) -> Devic
 
 
 def _device_window(device: Device, raw: RawDevice) -> DeviceWindow:
+    # An Ascend profile tells the clock that its cores ran at; of others only the highest they may run at is told.
+    ran = raw.clock_hz if device.vendor is Vendor.ASCEND else None
     return DeviceWindow(
-        device, raw.span_ns, raw.busy_ns, raw.causes, raw.exposed_copy_ns, raw.exposed_communication_ns
+        device, raw.span_ns, raw.busy_ns, raw.causes, raw.exposed_copy_ns, raw.exposed_communication_ns,
+        state=None if ran is None else DeviceState(clock_hz=ran),
     )  # fmt: skip
 
 

@@ -11,11 +11,15 @@ not use; else blocks over cores). Pipes overlap, so their shares may add up to m
 - scalar (issuing) and mte1 (within a core) are neither;
 - *latency*: no pipe is at its limit, and fewer cores ran than there are, or issuing takes longest, or nothing is busy
   half of the time; but never from 0.3 of the roof on, where one is known, as for every other device.
+
+Other metric sets tell one side alone: ArithmeticUtilization what computed, Memory and MemoryAccess what came from and
+went to the device's memory. Then that side is measured, and the other one is what sizes and dtypes say.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 from roofwatch.collectors.base import Pipes
 from roofwatch.model.record import Bound
@@ -47,6 +51,8 @@ HALF = 0.5
 # Above it the rest is a kernel's start and its last wave, which every kernel has.
 FILLED = 0.8
 _TRACE = 0.01  # of the time; a mac that ran for less was not what the kernel is for
+# Of the memory's bandwidth: what does nothing but stream got 0.74 to 0.91 of it on real boards.
+STREAMING = 0.7
 _PARTS = tuple(one.name for one in fields(Pipes) if one.name != "measured_ns")
 _ATTENTION = ("flashattention", "fusedinferattention", "promptflashattention", "increflashattention", "unpadflash")
 
@@ -59,7 +65,7 @@ def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None, roof_fraction:
     if pipes.measured_ns <= 0:
         return None
     told = (pipes.mac_ns, pipes.vec_ns, pipes.cube_mte2_ns, pipes.vector_mte2_ns, pipes.mte3_ns, pipes.fixpipe_ns)
-    if all(part is None for part in told):
+    if all(part is None for part in told[2:]):
         return None
     mac, vec, cube_in, vector_in, out, results = (_share(pipes, part) for part in told)
     taken = _taken(pipes, filled, on_cube=mac > _TRACE)
@@ -73,6 +79,59 @@ def judge_by_pipes(pipes: Pipes, sort: str, filled: float | None, roof_fraction:
     if roof_fraction is not None and roof_fraction >= LATENCY_FRACTION:
         return found[0]
     return found[1]
+
+
+class Needed(NamedTuple):
+    """Shares of the time that a kernel would need at the device's ceilings, by its sizes and dtypes."""
+
+    compute: float
+    memory: float
+
+
+def judge_by_one_side(
+    pipes: Pipes, sort: str, filled: float | None, bandwidth: float | None, needed: Needed | None, *, short: bool
+) -> Bound | None:
+    """The verdict where metrics tell of one side alone; None where that does not decide.
+
+    A measured side at its limit decides. Else the larger side does, if it takes 0.3 of the time; below that ``short``
+    (or fewer blocks than cores) makes it latency, as by sizes alone. ``bandwidth`` is the memory's, in bytes/s.
+    """
+    if pipes.measured_ns <= 0:
+        return None
+    if pipes.moved_bytes is not None:
+        if bandwidth is None:
+            return None
+        memory = pipes.moved_bytes / bandwidth / (pipes.measured_ns / 1e9)
+        at_limit = Bound.MEMORY if memory >= STREAMING else None
+        sides = None if needed is None else Needed(needed.compute, memory)
+    elif pipes.mac_ns is not None or pipes.vec_ns is not None:
+        compute, at_limit = _computed(pipes, sort, filled)
+        # The types that the metrics tell apart are not all that there are: what sizes need was done in any case.
+        sides = None if needed is None else Needed(max(compute, min(needed.compute, 1.0)), needed.memory)
+    else:
+        return None
+    return at_limit or (None if sides is None else _larger(sides, short=short or (filled is not None and filled < 1.0)))
+
+
+def _computed(pipes: Pipes, sort: str, filled: float | None) -> tuple[float, Bound | None]:
+    """The share of the device's time that its computing pipes were busy, and the verdict if one is at its limit."""
+    mac, vec = _share(pipes, pipes.mac_ns), _share(pipes, pipes.vec_ns)
+    taken, limits = _taken(pipes, filled, on_cube=mac > _TRACE), _limits(sort, on_cube=mac > _TRACE)
+    at_limit = max(mac / limits.mac, vec / limits.vec) * taken >= 1.0
+    return max(mac, vec) * taken, Bound.COMPUTE if at_limit else None
+
+
+def _larger(sides: Needed, *, short: bool) -> Bound | None:
+    if max(sides) < LATENCY_FRACTION:
+        return Bound.LATENCY if short else None
+    return Bound.COMPUTE if sides.compute >= sides.memory else Bound.MEMORY
+
+
+def with_occupied(pipes: Pipes, cores: int | None) -> Pipes:
+    """The pipes with the time that cores were taken: of all cores together, if that is told, over their number."""
+    if pipes.occupied_ns is not None or pipes.core_ns is None or not cores:
+        return pipes
+    return replace(pipes, occupied_ns=pipes.core_ns / cores)
 
 
 Side = list[tuple[float, float]]  # (share of the time, its limit) of each pipe

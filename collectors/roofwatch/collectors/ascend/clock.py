@@ -68,9 +68,9 @@ class Samples:
             return
         cores = cells.texts(head.places["core"], head.places["core"])
         blocks = [blocks_of(text.decode("ascii", "replace")) or 0 for text in cells.texts(*[head.places["blocks"]] * 2)]
-        occupied = head.pipes.get("occupied_ns")
+        occupied = head.pipes.get("occupied_ns", ())
         time, cycles = cells.decimals([head.places["cube_time"], head.places["cube_cycles"]])
-        used = np.full(len(cells), np.nan) if occupied is None else cells.decimals([occupied])[0] / 100
+        used = cells.decimals(occupied)[0] / 100 if occupied else np.full(len(cells), np.nan)
         chosen = np.array([core.strip() == b"AI_CORE" for core in cores]) & (cycles > 0)
         part = np.stack([cycles, np.array(blocks, dtype=np.float64), time, used, duration_ns / 1e3])[:, chosen]
         self._parts.append(part)

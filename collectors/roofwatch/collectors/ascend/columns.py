@@ -24,9 +24,20 @@ PIPES = {
     "aiv_mte2_ratio": "vector_mte2_ns",
     "aiv_mte3_ratio": "mte3_ns",
     "mte3_ratio": "mte3_ns",
+    # ArithmeticUtilization tells the two computing pipes by type; no cycle is of two types, so these add up.
+    **{f"{side}mac_{kind}_ratio": "mac_ns" for side in ("aic_", "") for kind in ("fp16", "int8")},
+    **{f"{side}vec_{kind}_ratio": "vec_ns" for side in ("aiv_", "") for kind in ("fp32", "fp16", "int32", "misc")},
 }
 OCCUPIED = "cube_utilization(%)"  # per cent of a call's time, where the others are ratios
-PIPE_FIELDS = (*dict.fromkeys(PIPES.values()), "occupied_ns")
+CYCLES = {"aic": ("aic_total_cycles", "total_cycles"), "aiv": ("aiv_total_cycles",)}  # of all cores of a sort
+# Traffic with the memory: a rate over the cycles of the side's cores (set Memory), or an amount (MemoryAccess).
+RATES = {
+    **{f"{side}_main_mem_{way}_bw": side for side in CYCLES for way in ("read", "write")},
+    **{f"main_mem_{way}_bw": "aic" for way in ("read", "write")},
+}
+AMOUNTS = frozenset(f"{side}_{way}_main_memory_datas" for side in CYCLES for way in ("read", "write"))
+GIB, KIB = 1 << 30, 1 << 10  # what the tables mean by GB and KB
+PIPE_FIELDS = (*dict.fromkeys(PIPES.values()), "occupied_ns", "core_ns", "moved_bytes")
 
 _DIGITS = re.compile(r"\d{1,9}\Z")
 _VERSIONED = re.compile(r"(\w{1,200}?[a-z0-9]V\d)\d{0,8}\Z")

@@ -30,6 +30,7 @@ KERNEL, MEMCPY, MEMSET = range(3)  # categories, as in ``kineto.groups``
 NOTHING = -1
 NO_PHASE = len(PHASES) - 1
 MAX_RATIO = 1.5  # of a pipe; rounding takes real ones a little above 1, more is damage
+MAX_AMOUNT = float(1 << 56)  # of one call, in bytes or nanoseconds of cores
 MAX_MESSAGE = 1 << 50  # bytes; more than all memory of a machine is damage
 _FARTHEST_NS = 1 << 49  # of a collective from the window's begin, either way
 
@@ -140,7 +141,7 @@ def constant(count: int, value: int) -> Ints:
 
 
 class PipeSums:
-    """Ratio × duration of each pipe, summed over the calls of each group, as metrics stream by."""
+    """Ratio × duration of each pipe, and amounts, summed over the calls of each group, as metrics stream by."""
 
     def __init__(self, which: Ints, duration: Ints, groups: int) -> None:
         """``which``: of each row its group."""
@@ -157,15 +158,24 @@ class PipeSums:
 
     def add(self, pipe: str, rows: Ints, ratio: Floats) -> None:
         """Metrics of one pipe (of ``PIPE_FIELDS``): the rows they are of, and the ratios, NaN where there is none."""
-        known = ~np.isnan(ratio)
-        good = known & (ratio >= 0) & (ratio <= MAX_RATIO)
+        rows, ratio = self._good(rows, ratio, MAX_RATIO)
+        self._sum(pipe, rows, ratio * self._duration[rows])
+
+    def add_amount(self, field: str, rows: Ints, amount: Floats) -> None:
+        """The same of what is no share of the time: bytes, nanoseconds of all cores."""
+        self._sum(field, *self._good(rows, amount, MAX_AMOUNT))
+
+    def _good(self, rows: Ints, values: Floats, most: float) -> tuple[Ints, Floats]:
+        known = ~np.isnan(values)
+        good = known & (values >= 0) & (values <= most)
         self.bad += int(np.count_nonzero(known & ~good))
-        if not good.all():
-            rows, ratio = rows[good], ratio[good]
+        return (rows, values) if good.all() else (rows[good], values[good])
+
+    def _sum(self, field: str, rows: Ints, values: Floats) -> None:
         owner = self._which[rows]
-        for sums, weight in ((self._sums, ratio * self._duration[rows]), (self._seen, None)):
+        for sums, weight in ((self._sums, values), (self._seen, None)):
             found = np.bincount(owner, weight, minlength=self._groups)
-            sums[pipe] = sums[pipe] + found if pipe in sums else found.astype(np.float64)
+            sums[field] = sums[field] + found if field in sums else found.astype(np.float64)
         self._measured[rows] = True
 
     def of_groups(self) -> list[Pipes | None]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roofwatch.collectors.ascend.columns import OCCUPIED, PIPES
+from roofwatch.collectors.ascend.columns import AMOUNTS, CYCLES, OCCUPIED, PIPES, RATES
 from roofwatch.collectors.ascend.csv_cells import row_of
 
 MAX_COLUMNS = 512  # real tables have up to fifty
@@ -38,6 +38,16 @@ _NAMES = {
     "vector_cycles": ("aiv_total_cycles",),
 }
 REQUIRED = ("name", "start", "duration")
+_OF_A_TYPE = re.compile(r"_(?:fp16|int8|fp32|int32|misc)_ratio")
+# Every metric of a core that the vendor's sets have, without blanks and underscores; of most nothing is asked.
+_METRIC = re.compile(
+    r"ai[cv](?:ore)?(?:(?:total)?time(?:\(us\))?|totalcycles"
+    r"|(?:mac|vec|scalar|mte[123]|fixpipe)(?:exe)?(?:ratio|time(?:\(us\))?|instructions)"
+    r"|icachemissrate|(?:mac|vec)(?:fp16|fp32|int8|int32|int16|misc)ratio|(?:cube|vector|vec)fops|cubeutilization\(%\)"
+    r"|(?:l0[abc]|l1|l2|ub|mainmem)(?:read|write)bw(?:cube|scalar|vector)?(?:\(gb/s\))?|vec(?:bankgroup|bank|resc)cfltratio"
+    r"|(?:write|r[01]read)cache(?:hit|missallocate)"
+    r"|(?:(?:read|write)mainmemory|gmtol1|l1togm|l0ctol1|l0ctogm|gmtoub|ubtogm)datas(?:\(kb\))?)"
+)
 # Other tables of the same folders, by columns that only they have, and what to give instead.
 _OTHERS = (
     ("Total Time(us)", "statistics of op types without the times of kernels"),
@@ -54,7 +64,14 @@ class Head:
 
     count: int
     places: Mapping[str, int]  # of ``_NAMES``, those that the table has
-    pipes: Mapping[str, int]  # field of ``base.Pipes`` → column
+    pipes: Mapping[str, tuple[int, ...]]  # field of ``base.Pipes`` → columns of ratios that add up
+    traffic: tuple[tuple[int, int | None], ...] = ()  # columns of traffic with memory, and of the cycles they are over
+    strange: int = 0  # columns of metrics that nothing here knows
+
+    @property
+    def cycles(self) -> int | None:
+        """The column of the cube cores' cycles, where nothing better tells how many of them were taken."""
+        return None if "occupied_ns" in self.pipes else self.places.get("cube_cycles")
 
 
 def head_of(line: bytes) -> Head | str:
@@ -78,11 +95,7 @@ def head_of(line: bytes) -> Head | str:
     missing = [what for what in REQUIRED if what not in places]
     if missing:
         return _why_not(at, missing)
-    pipes: dict[str, int] = {}
-    for name, pipe in {**PIPES, OCCUPIED: "occupied_ns"}.items():
-        if _plain(name) in at:
-            pipes.setdefault(pipe, at[_plain(name)])
-    return Head(len(names), places, pipes)
+    return Head(len(names), places, _pipes(at), _traffic(at), sum(is_strange(name) for name in at))
 
 
 def is_head(line: bytes) -> bool:
@@ -96,6 +109,44 @@ def _why_not(at: dict[str, int], missing: Sequence[str]) -> str:
             return f"it has {what}: give kernel_details.csv, or the folder that it is in"
     names = ", ".join(" or ".join(repr(name) for name in _NAMES[what]) for what in missing)
     return f"it has no column {names}"
+
+
+def _pipes(at: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """Field → its columns. A ratio of the whole pipe goes before those of its types, which are parts of it."""
+    whole: dict[str, tuple[int, ...]] = {}
+    parts: dict[str, tuple[int, ...]] = {}
+    for name, pipe in {**PIPES, OCCUPIED: "occupied_ns"}.items():
+        if _plain(name) not in at:
+            continue
+        if is_of_a_type(name):
+            parts[pipe] = (*parts.get(pipe, ()), at[_plain(name)])
+        else:
+            whole.setdefault(pipe, (at[_plain(name)],))
+    return {**parts, **whole}
+
+
+def _traffic(at: Mapping[str, int]) -> tuple[tuple[int, int | None], ...]:
+    """Amounts where there are any, else rates with the cycles that they are over."""
+    amounts = [at[_plain(f"{name}(KB)")] for name in sorted(AMOUNTS) if _plain(f"{name}(KB)") in at]
+    if amounts:
+        return tuple((column, None) for column in amounts)
+    found = []
+    for name, side in RATES.items():
+        cycles = next((at[_plain(one)] for one in CYCLES[side] if _plain(one) in at), None)
+        if _plain(f"{name}(GB/s)") in at and cycles is not None:
+            found.append((at[_plain(f"{name}(GB/s)")], cycles))
+    return tuple(found)
+
+
+def is_of_a_type(name: str) -> bool:
+    """Whether a metric is of the instructions of one type alone, a part of its pipe's."""
+    return _OF_A_TYPE.search(name) is not None
+
+
+def is_strange(name: str) -> bool:
+    """Whether a column's name looks like a core's metric, and is none that any version is known to write."""
+    plain = _plain(name)
+    return plain.startswith(("aic", "aiv")) and not _METRIC.fullmatch(plain)
 
 
 def _plain(name: str) -> str:

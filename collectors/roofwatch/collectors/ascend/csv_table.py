@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofwatch.collectors.ascend.clock import Samples
+from roofwatch.collectors.ascend.columns import GIB, KIB
 from roofwatch.collectors.ascend.common import NOTHING, Message, What
 from roofwatch.collectors.ascend.csv_cells import Cells, cells_of
 from roofwatch.collectors.ascend.csv_head import LONGEST_HEAD, Head, head_of, is_head
@@ -37,6 +38,7 @@ _TIMES = b"Time(us)"  # is in every head
 _BOM = b"\xef\xbb\xbf"
 _PER_CENT = 0.01  # of the one column that is told so: how much of the time cores were taken
 _OCCUPIED = "occupied_ns"
+MOVED, MOVED_CYCLES, CORE_CYCLES = "moved_bytes", "moved_cycles", "core_cycles"  # the last two are to be ÷ the clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ class Table:
     blocks: Narrow
     step: Narrow
     device: Narrow
-    pipes: dict[str, NDArray[np.float32]]  # field of ``base.Pipes`` → ratios, NaN where not told
+    # Field of ``base.Pipes`` → ratios, and the fields below; NaN where not told.
+    pipes: dict[str, NDArray[np.float32]]
     whats: Sequence[What]
     samples: Samples
     events: int  # rows, damaged ones included
@@ -83,6 +86,7 @@ class Reader:
         buffer = Buffer(source.blocks())
         line, head = _head(buffer, source)
         texts = Texts(head, self._whats)
+        self.dropped["unknown_metric"] += head.strange
         lines = 1
         for text in self._blocks(buffer):
             cells = cells_of(text, head.count)
@@ -169,11 +173,7 @@ class Reader:
 
     def _add_pipes(self, cells: Cells, head: Head) -> None:
         """Appends to each pipe, with NaN where this file or the ones before do not tell it."""
-        names = list(head.pipes)
-        ratios = cells.decimals([head.pipes[name] for name in names]).astype(np.float32) if names else ()
-        found = dict(zip(names, ratios, strict=True))
-        if _OCCUPIED in found:
-            found[_OCCUPIED] *= _PER_CENT
+        found = _metrics(cells, head)
         for name in {**self._pipes, **found}:
             if name not in self._pipes:
                 self._pipes[name] = _Column(np.float32)
@@ -215,6 +215,38 @@ def _head(buffer: Buffer, source: Source) -> tuple[bytes, Head]:
         raise RoofwatchError(f"{source.name} is no table of Ascend kernels: {head}.")
     buffer.skip(len(line) + 1)
     return line.strip(), head
+
+
+def _metrics(cells: Cells, head: Head) -> dict[str, NDArray[np.float32]]:
+    """The metrics of rows: ratios, and what moved or was taken in bytes, bytes × Hz, and cycles."""
+    columns = dict.fromkeys([column for columns in head.pipes.values() for column in columns])
+    columns |= dict.fromkeys([column for pair in head.traffic for column in pair if column is not None])
+    columns |= {} if head.cycles is None else {head.cycles: None}
+    if not columns:
+        return {}
+    read = dict(zip(columns, cells.decimals(list(columns)), strict=True))
+    found = {name: _sum([read[column] for column in columns]) for name, columns in head.pipes.items()}
+    if _OCCUPIED in found:
+        found[_OCCUPIED] *= _PER_CENT
+    if head.cycles is not None:
+        found[CORE_CYCLES] = read[head.cycles]
+    if head.traffic:
+        rate = head.traffic[0][1] is not None
+        with np.errstate(over="ignore"):
+            parts = [read[moved] * (KIB if over is None else GIB * read[over]) for moved, over in head.traffic]
+        found[MOVED_CYCLES if rate else MOVED] = _sum(parts)
+    with np.errstate(over="ignore"):  # damage: more than any metric can be, and counted so
+        return {name: values.astype(np.float32) for name, values in found.items()}
+
+
+def _sum(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """What parts add up to; a part that is not told counts as nothing beside one that is."""
+    if len(parts) == 1:
+        return parts[0]
+    known = [~np.isnan(part) for part in parts]
+    total = np.sum([np.where(told, part, 0.0) for told, part in zip(known, parts, strict=True)], axis=0)
+    result: NDArray[np.float64] = np.where(np.any(known, axis=0), total, np.nan)
+    return result
 
 
 def _ids(cells: Cells, head: Head, what: str) -> Narrow:

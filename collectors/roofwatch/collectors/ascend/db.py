@@ -113,9 +113,9 @@ def _profile(database: Database, limits: Limits, steps: _Steps, bounds: tuple[in
     linked = Linked(side.columns, window, side.backward)
     rows = records.rows
     found = groups_of(rows, linked.origins(rows.start), limits.max_groups)
-    add_pipes(database, records, found, dropped)
-    steps.at(0.9)
     devices = _devices(database, records)
+    add_pipes(database, records, found, dropped, [device.clock_hz for device in devices])
+    steps.at(0.9)
     linked.add_timelines(devices, rows, side.returned)
     start, end = bounds or _hull(side)
     entries, dropped["over_collective_limit"] = collectives_of(rows, start if window is None else window.start)

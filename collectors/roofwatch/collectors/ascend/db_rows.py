@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MAX_DEVICES = 256
 _IDS = ("name", "opType", "taskType", "inputFormats", "inputDataTypes", "inputShapes",
         "outputFormats", "outputDataTypes", "outputShapes")  # fmt: skip
+_HF32 = "hf32Eligible"  # since schema 1.1
 _FIXED = 3  # columns before the packed ids: start, end, device and blocks in one
 _LOW = (1 << 32) - 1
 
@@ -112,6 +113,8 @@ def _compute(database: Database, texts: Texts, limit: int, dropped: Counter[str]
         return no_part()
     ids = [database.plain("COMPUTE_TASK_INFO", column, "c") for column in _IDS]
     ids.append(database.plain("TASK", "taskType", "t"))
+    if database.has("COMPUTE_TASK_INFO", _HF32):
+        ids += [database.plain("COMPUTE_TASK_INFO", _HF32, "c"), "-1"]
     fixed = [database.numbers("TASK", column, "t") for column in ("startNs", "endNs")]
     blocks = database.plain("COMPUTE_TASK_INFO", block_column(database), "c")
     fixed.append(packed(database.plain("TASK", "deviceId", "t"), blocks))

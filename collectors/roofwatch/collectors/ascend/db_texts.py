@@ -22,8 +22,8 @@ _ABSENT = 4_294_967_295  # instead of an id
 _HALF = 32  # bits of an id
 LONGEST_NAME = 4096  # characters
 NO_NAME = "(no name)"
-_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xFF51AFD7ED558CCD],
-                dtype=np.uint64)  # fmt: skip
+_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xFF51AFD7ED558CCD,
+                 0xA24BAED4963EE407], dtype=np.uint64)  # fmt: skip
 # What the device tells, where the host does not tell which cores a kernel was for. A plain AI core may be a mixed one.
 _RAW_CORES = {"KERNEL_AIVEC": "AI_VECTOR_CORE", "KERNEL_AICPU": "AI_CPU", "KERNEL_MIX_AIC": "MIX_AIC",
               "KERNEL_MIX_AIV": "MIX_AIV", "MIX_AIC": "MIX_AIC", "MIX_AIV": "MIX_AIV"}  # fmt: skip
@@ -74,14 +74,14 @@ class Texts(dict[int, str]):
 
 
 class Kinds:
-    """Rows of ten ids, two packed in each of five numbers → one small id for each different row."""
+    """Rows of ten or twelve ids, two packed in each of their numbers → one small id for each different row."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[int, ...], int] = {}
 
     def of(self, packed: Ints) -> NDArray[np.int32]:
-        """The small ids of a block of rows [row, 5]."""
-        mixed = (packed.astype(np.uint64) * _MIX).sum(axis=1, dtype=np.uint64)
+        """The small ids of a block of rows [row, 5 or 6]."""
+        mixed = (packed.astype(np.uint64) * _MIX[: packed.shape[1]]).sum(axis=1, dtype=np.uint64)
         _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
         if not (packed[first][which] == packed).all():  # two that mix to the same
             _, first, which = np.unique(packed, axis=0, return_index=True, return_inverse=True)
@@ -113,11 +113,12 @@ def _unpacked(key: Sequence[int]) -> tuple[int, ...]:
 
 
 def _what(key: Sequence[int], texts: Texts) -> What:
-    name, op_type, core, formats, dtypes, shapes, out_formats, out_dtypes, out_shapes, raw = (
+    name, op_type, core, formats, dtypes, shapes, out_formats, out_dtypes, out_shapes, raw, *more = (
         texts.get(one, "") for one in key
     )
     place = core if values.word(core) else _RAW_CORES.get(raw, "")
     kind = values.kernel_type(op_type[:LONGEST_NAME]) or ""
     inputs, outs = (shapes, dtypes, formats), (out_shapes, out_dtypes, out_formats)
-    found = values.what_of(name[:LONGEST_NAME], kind, place, inputs, outs)
+    hf32 = more[0] if more else ""
+    found = values.what_of(name[:LONGEST_NAME], kind, place, inputs, outs, hf32=hf32)
     return found if found.kernel else found._replace(kernel=NO_NAME)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from roofwatch.collectors.ascend.common import (
     collectives_of,
     groups_of,
 )
+from roofwatch.collectors.ascend.csv_table import CORE_CYCLES, MOVED, MOVED_CYCLES
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.ascend.trace_links import fill_devices, link
 from roofwatch.collectors.ascend.values import COMMUNICATION, collective_word, what_of, word
@@ -37,12 +38,15 @@ if TYPE_CHECKING:
     from roofwatch.collectors.ascend.trace_view import View
 
     Ints = NDArray[np.int64]
+    Floats = NDArray[np.floating[Any]]
+    Rows32 = NDArray[np.int32]
     Mask = NDArray[np.bool_]
 
 Bounds = tuple[int, int] | None
 TABLE, VIEW = "ascend_csv", "ascend_trace_view"  # collectors
 MAX_DEVICES = 256
 MAX_STEPS = 1000  # whose lengths are told
+_OVER_CYCLES = {CORE_CYCLES: ("core_ns", 1e9), MOVED_CYCLES: ("moved_bytes", 1.0)}  # field, and what a second is in it
 # Sorts of device tasks that are kernels; the others are events, waits, copies, and the parts of collectives.
 _KERNELS = frozenset({
     "AI_CORE", "AI_VECTOR_CORE", "MIX_AIC", "MIX_AIV", "AI_CPU", "DSA_SQE", "DVPP", "KERNEL_AICORE", "KERNEL_AIVEC",
@@ -104,7 +108,8 @@ def profile_of(
     if not len(records.rows):
         raise RoofwatchError(f"{name} holds no kernel and no collective{_reasons(problems, dropped)}.")
     side = _side(records, view, bounds)
-    groups = _groups(records.rows, side.origins, table, limits, dropped)
+    clock = facts.clock_hz or (view.clock_hz if view else None)
+    groups = _groups(records.rows, side.origins, table, limits, dropped, clock)
     start, end = bounds or _hull(records.rows, view)
     collectives, more = collectives_of(records.rows, start)
     dropped["over_collective_limit"] += more
@@ -218,17 +223,29 @@ def _side(records: _Records, view: View | None, bounds: Bounds) -> _Side:
     return _Side(origins, linked, returned)
 
 
-def _groups(rows: Rows, origins: Origins, table: Table | None, limits: Limits, dropped: Counter[str]) -> list[RawGroup]:
+def _groups(
+    rows: Rows, origins: Origins, table: Table | None, limits: Limits, dropped: Counter[str], clock_hz: float | None
+) -> list[RawGroup]:
     found = groups_of(rows, origins, limits.max_groups)
     dropped["over_group_limit"] += found.folded
     if table is not None and table.pipes:
         sums = PipeSums(found.which, rows.end - rows.start, len(found.groups))
         every = np.arange(len(rows), dtype=np.int32)
+        clock = table.samples.answer()[0] or clock_hz  # that of the cycles, then any other
         for pipe in list(table.pipes):
-            sums.add(pipe, every, table.pipes.pop(pipe))  # given up at once: they are most of what a table holds
+            _add_metric(sums, pipe, every, table.pipes.pop(pipe), clock)  # given up at once: most of a table
         found.with_pipes(sums)
         dropped["bad_metric"] += sums.bad
     return found.groups
+
+
+def _add_metric(sums: PipeSums, name: str, rows: Rows32, values: Floats, clock: float | None) -> None:
+    """Adds a metric; what was counted in cycles is known only where the clock is."""
+    if name not in _OVER_CYCLES:
+        (sums.add_amount if name == MOVED else sums.add)(name, rows, values)
+    elif clock is not None:
+        field, scale = _OVER_CYCLES[name]
+        sums.add_amount(field, rows, values * np.float32(scale / clock))
 
 
 def _devices(
