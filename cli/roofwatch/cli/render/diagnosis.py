@@ -45,7 +45,7 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     lines = text.joined([text.clean(part) for part in parts if part], room)
     if answer["verdict"]["first_cause"] is None:
         return "\n".join(lines) + "\n"
-    lines += ["", *_begun(answer["startup"], room), *_first(answer["verdict"], room)]
+    lines += ["", *_begun(answer["startup"], room), *first(answer["verdict"], room)]
     lines += ["", "1  Where the time went", *_where(answer, room)]
     lines += ["", "2  Kernels worth touching, by what reaching the roof would win back", *_kernels(answer, room)]
     lines += ["", "3  What helps", *_helps(answer["rows"], room)] if answer["rows"] else []
@@ -71,8 +71,9 @@ def _begun(startup: Row | None, room: int) -> list[str]:
     return [*lines, ""]
 
 
-def _first(verdict: Row, room: int) -> list[str]:
-    first, share = verdict["first_cause"], text.percent(verdict["share"])
+def first(verdict: Row, room: int) -> list[str]:
+    """What to work on first, and what that is weighed against, in lines of ``room`` columns."""
+    cause, share = verdict["first_cause"], text.percent(verdict["share"])
     begun = (verdict["startup_share"] or 0.0) >= SMALL
     time = "the rest" if begun else "the time"
     system, own = text.percent(verdict["system_share"]), text.percent(verdict["kernels_share"])
@@ -84,13 +85,13 @@ def _first(verdict: Row, room: int) -> list[str]:
         rest = f", and of {text.percent(unknown)} the roof is unknown" if unknown >= SMALL else ""
     if verdict["stop_kernels"]:
         said = f"Do not tune kernels yet: they take {own}, what is in their way {system}."
-    elif first == KERNELS and verdict["winnable_share"] is None:
+    elif cause == KERNELS and verdict["winnable_share"] is None:
         said = f"Of them {won}; what is in their way takes {system}."
-    elif first == KERNELS:
+    elif cause == KERNELS:
         said = f"Of {'it' if begun else 'the whole time'} {won}{rest}; what is in their way takes {system}."
     else:
         said = f"Kernels take {own}, but {won}{rest}; what is in their way takes {system}."
-    return wrapped(f"First: {words(first)}, {share} of {time}. {said}", room)
+    return wrapped(f"First: {words(cause)}, {share} of {time}. {said}", room)
 
 
 def _where(answer: Answer, room: int) -> list[str]:
