@@ -21,6 +21,7 @@ READING = {
     "roofline": "The kernels under the roof, as a plot and a table.",
     "timeline": "Where the devices waited, and for what.",
     "diagnose": "What to work on first, why, and what helps.",
+    "report": "All of it as one page to read and pass on.",
     "analyze": "The same answer from one trace file, without a store.",
 }
 ACTING = {
@@ -28,6 +29,7 @@ ACTING = {
     "agent": "The daemon of a node: takes windows and sends records.",
     "store": "The server that keeps the records.",
     "import": "Put a trace file into the store.",
+    "export": "A window or a file for MindStudio Insight.",
     "devices": "Known devices and their peaks; measure this CPU's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Everything at once on this machine, in a minute.",

@@ -1,0 +1,43 @@
+"""The reporter's time zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+MS = 1_000_000  # ns
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A fixed distance from UTC: a page that is passed on shows the same hours everywhere."""
+
+    offset: timedelta
+
+    @property
+    def name(self) -> str:
+        """As in "UTC+02:00"."""
+        minutes = round(self.offset.total_seconds() / 60)
+        sign = "-" if minutes < 0 else "+"
+        return f"UTC{sign}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}" if minutes else "UTC"
+
+    def ms(self, unix_ns: int) -> float:
+        """Milliseconds that Vega, told to count in UTC, shows as local time."""
+        return unix_ns / MS + self.offset.total_seconds() * 1000
+
+    def local(self, unix_ns: int) -> datetime:
+        """The local time."""
+        return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC) + self.offset
+
+    def range(self, first_ns: int | None, last_ns: int | None) -> str:
+        """As in "2026-01-31 00:00 to 2026-02-01 00:00 (UTC)"; "" where it is unknown."""
+        if first_ns is None or last_ns is None:
+            return ""
+        first, last = self.local(first_ns), self.local(last_ns)
+        seconds = ":%S" if (last - first).total_seconds() < 600 else ""  # minutes would be too coarse
+        return f"{first:%Y-%m-%d %H:%M{seconds}} to {last:%Y-%m-%d %H:%M{seconds}} ({self.name})"
+
+
+def here(unix_ns: int) -> Zone:
+    """The zone of this machine at that time."""
+    return Zone(datetime.fromtimestamp(unix_ns / 1e9).astimezone().utcoffset() or timedelta())
