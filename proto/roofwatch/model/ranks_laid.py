@@ -73,6 +73,10 @@ class Laid:
             found.setdefault(w.sight.rank, []).append(w)
         return dict(sorted(found.items()))
 
+    def windows(self) -> list[RankWindow]:
+        """All that are used."""
+        return [*(w for moment in self.moments for w in moment.members.values()), *self.alone]
+
     def circles(self) -> list[set[int]]:
         """Ranks that share steps, if only over others: more than one circle, and some were never laid side by side."""
         circles: list[set[int]] = [{rank} for rank in self.by_rank()]

@@ -50,7 +50,7 @@ def peers(connection: Connection, f: Filter, limit: int = 0) -> dict[str, Any]:
     older = 0 if len(asked) < MAX_WINDOWS else _count(connection, windows_of(f, func.count())) - len(asked)
     ours = {row.id for row in asked}
     rows = {row.id: row for row in (*asked, *_beside(connection, asked))}
-    steps = together(_sight(row) for row in rows.values() if _run(row) is not None)
+    steps = together(_sight(row) for row in rows.values() if run_of(row) is not None)
     groups = [group for group in steps.together if any(sight.id in ours for sight in group)]
     found = _walk(connection, sorted(groups, key=lambda g: -g[0].start_unix_ns), rows)
     shown = {rows[number].process for number in ours}
@@ -68,7 +68,7 @@ def peers(connection: Connection, f: Filter, limit: int = 0) -> dict[str, Any]:
         "jobs": [job for job, _ in jobs],
         "windows_left_out": found.left_out + older,
         "windows_ambiguous": steps.ambiguous,
-        "windows_without_rank": sum(_run(rows[number]) is None for number in ours),
+        "windows_without_rank": sum(run_of(rows[number]) is None for number in ours),
         "rows": listed[:limit] if limit else listed,
     }
 
@@ -97,7 +97,7 @@ def _has_collectives() -> ColumnElement[bool]:
 
 def _beside(connection: Connection, asked: Sequence[Any]) -> Sequence[Any]:
     """The windows of the same jobs around the same time, whatever node they are on."""
-    placed = [row for row in asked if _run(row) is not None]
+    placed = [row for row in asked if run_of(row) is not None]
     if not placed:
         return []
     longest = max(row.duration_ns for row in placed)
@@ -108,12 +108,12 @@ def _beside(connection: Connection, asked: Sequence[Any]) -> Sequence[Any]:
     same: list[ColumnElement[bool]] = []
     if len(jobs) + len(hosts) <= IN_LIST:
         same = [or_(_P.job.in_(jobs), and_(_P.job.is_(None), schema.nodes.c.host.in_(hosts)))]
-    runs = {_run(row) for row in placed}
+    runs = {run_of(row) for row in placed}
     query = windows_of(Filter(), *_COLUMNS).where(_W.start_unix_ns.between(first, last), *same)
-    return [row for row in _windows(connection, query) if _run(row) in runs]
+    return [row for row in _windows(connection, query) if run_of(row) in runs]
 
 
-def _run(row: Any) -> Hashable:
+def run_of(row: Any) -> Hashable:
     """What processes must share to be ranks of one run; None where a rank or its group is not known.
 
     Without a job only processes of one machine can be told to belong together, by user, model and world size.
@@ -127,7 +127,7 @@ def _run(row: Any) -> Hashable:
 
 
 def _sight(row: Any) -> Sight:
-    return Sight(row.id, _run(row), row.process, row.rank, row.start_unix_ns, row.duration_ns, row.first_step)
+    return Sight(row.id, run_of(row), row.process, row.rank, row.start_unix_ns, row.duration_ns, row.first_step)
 
 
 def _walk(connection: Connection, groups: Sequence[list[Sight]], rows: dict[int, Any]) -> _Found:
@@ -140,7 +140,7 @@ def _walk(connection: Connection, groups: Sequence[list[Sight]], rows: dict[int,
         if most < FEWEST:
             found.left_out += len(numbers)
             continue
-        by_window = _collectives(connection, numbers, most)
+        by_window = collectives_of(connection, numbers, most)
         room -= sum(len(of) for of in by_window.values())
         found.left_out += sum(len(of) == most for of in by_window.values())
         for group in batch:
@@ -173,7 +173,7 @@ def _sum_up(
         rank.partners += len(group) > 1
 
 
-def _collectives(connection: Connection, windows: Sequence[int], most: int) -> dict[int, list[Collective]]:
+def collectives_of(connection: Connection, windows: Sequence[int], most: int) -> dict[int, list[Collective]]:
     """The first collectives of each window."""
     c = schema.collectives.c
     found: dict[int, list[Collective]] = {number: [] for number in windows}

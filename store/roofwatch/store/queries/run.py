@@ -11,7 +11,7 @@ from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import diagnose, kernels, lists, peers, report, timeline, window_list
+from roofwatch.store.queries import diagnose, kernels, lists, one_window, peers, ranks, report, timeline, window_list
 from roofwatch.store.queries.coverage import coverage
 
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -22,6 +22,7 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
     "top": kernels.top,
     "roofline": kernels.roofline,
     "peers": peers.peers,
+    "ranks": ranks.ranks,
     "timeline": timeline.timeline_by("device"),
     "timeline_window": timeline.timeline_by("window"),
     "timeline_process": timeline.timeline_by("process"),
@@ -32,7 +33,9 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
 
 
 # Two sides, or options of their own: each also takes the second side and the options.
-ASKED: Mapping[str, Callable[[Connection, Asked], dict[str, Any]]] = {}
+ASKED: Mapping[str, Callable[[Connection, Asked], dict[str, Any]]] = {
+    "window": one_window.window,
+}
 
 
 class Queries:
@@ -60,7 +63,7 @@ class Queries:
             raise UsageError(f"there is no query '{query}': this store knows {', '.join((*QUERIES, *ASKED))}")
         with self._database.read() as connection:
             parts = ASKED[query](connection, asked) if query in ASKED else QUERIES[query](connection, scope, limit)
-            seen = coverage(connection, scope)
+            seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
             if other is not None:
                 parts["coverage_other"] = coverage(connection, other).as_json()
         rows = parts.pop("rows")
