@@ -21,6 +21,7 @@ READING = {
     "roofline": "The kernels under the roof, as a plot and a table.",
     "timeline": "Where the devices waited, and for what.",
     "diagnose": "What to work on first, why, and what helps.",
+    "padding": "What padding takes, and what would save it.",
     "report": "All of it as one page to read and pass on.",
     "analyze": "The same answer from one trace file, without a store.",
 }

@@ -11,7 +11,18 @@ from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import diagnose, kernels, lists, one_window, peers, ranks, report, timeline, window_list
+from roofwatch.store.queries import (
+    diagnose,
+    kernels,
+    lists,
+    one_window,
+    padding,
+    peers,
+    ranks,
+    report,
+    timeline,
+    window_list,
+)
 from roofwatch.store.queries.coverage import coverage
 
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -28,6 +39,7 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
     "timeline_process": timeline.timeline_by("process"),
     "timeline_node": timeline.timeline_by("node"),
     "diagnose": diagnose.diagnose,
+    "padding": padding.padding,
     "report": report.page,
 }
 
