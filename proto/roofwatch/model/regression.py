@@ -48,8 +48,8 @@ ROW_KEYS = (
     "verdict", "finding", "kernel", "kernels_before", "kernels_after", "kind", "op", "phase", "module", "shapes",
     "dtypes", "device", "bound", "basis", "before_ns", "after_ns", "ratio", "ratio_low", "ratio_high", "clock_ratio",
     "calls_before", "calls_after", "calls_ratio", "calls_low", "calls_high", "step_before_ns", "step_after_ns",
-    "step_ratio", "step_low", "step_high", "share_before", "share_after", "impact_share", "noise", "windows_before",
-    "windows_after", "outliers_before", "outliers_after",
+    "step_ratio", "step_low", "step_high", "share_before", "share_after", "impact_share", "noise", "unsteady",
+    "windows_before", "windows_after", "outliers_before", "outliers_after",
 )  # fmt: skip
 
 
@@ -243,10 +243,23 @@ def enough(kernels: Sequence[tuple[float, float, float]], have: float, limits: L
 
 
 def ranked(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings first, then the other verdicts in their order, each by what it changes of device time."""
+    """Findings first, then the other verdicts in their order; each by what it adds to device time, what did not change
+    by its share.
+    """  # noqa: D205 - one thought
 
     def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        impact = row["impact_share"]
-        return not row["finding"], 0 if row["finding"] else ORDER[row["verdict"]], -abs(impact or 0.0), row["kernel"]
+        still = row["verdict"] in {Verdict.SAME, Verdict.UNCLEAR} or row["impact_share"] is None
+        weight = max(row["share_before"], row["share_after"]) if still else abs(row["impact_share"])
+        return not row["finding"], 0 if row["finding"] else ORDER[row["verdict"]], -weight, row["kernel"]
 
     return sorted(rows, key=place)
+
+
+def judge_step(time: Interval, clock: Interval | None, elasticity: float, limits: Limits) -> Verdict:
+    """The verdict on a whole step, of whose time the part ``elasticity`` slows down with the clock."""
+    bar = math.log1p(limits.tolerance)
+    if time.low > bar:
+        return Verdict.CLOCK if clock_explains(time, clock, elasticity, bar) else Verdict.SLOWER
+    if time.high < -bar:
+        return Verdict.FASTER
+    return Verdict.SAME if time.high < math.log1p(limits.find) else Verdict.UNCLEAR

@@ -1,0 +1,280 @@
+"""``regressions``: the two sides, how the devices ran, what became slower, and what else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from roofwatch.cli.render import text
+from roofwatch.cli.render.diagnosis import wrapped
+from roofwatch.cli.render.kernels import named_once
+from roofwatch.cli.render.table import Column, table
+from roofwatch.model.regression import Verdict
+
+Answer = Mapping[str, Any]
+Row = Mapping[str, Any]
+State = dict[tuple[str, ...], tuple[str, str]]  # what a row is of → its verdict, and a line that tells it
+
+QUIET = frozenset({Verdict.SAME})  # no row of the table
+UNCLEAR_FROM = 0.01  # of device time: an unclear kernel of less is counted only
+_COUNTED = frozenset({Verdict.CALLED_MORE, Verdict.CALLED_LESS})
+_TIMES = {"wall": "on the wall", "wall_profiled": "on the wall, inside windows", "device": "on the device"}
+_BLOCKS = {"device": "each device compared with itself", "rank": "each rank compared with itself", "none": ""}
+COLUMNS = (
+    Column("verdict"),
+    Column("kernel", floor=14, apart=True),
+    Column("op", floor=10, drop=1),
+    Column("before", right=True),
+    Column("after", right=True),
+    Column("change", right=True),
+    Column("between", right=True),
+    Column("of time", right=True, drop=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What was asked: the shared filter in words, and the texts that choose each side."""
+
+    shared: Sequence[str]
+    before: Sequence[str]
+    after: Sequence[str]
+
+
+def report(answer: Answer, head: Head, room: int) -> str:
+    """The whole report in ``room`` columns."""
+    lines = text.joined([text.clean(part) for part in head.shared], room)
+    lines += _sides(answer, head, room)
+    if not answer["devices"]:
+        return "\n".join(lines) + "\n"
+    lines += ["", *wrapped(found(answer), room)]
+    lines += [line for step in answer["steps"] for line in wrapped(_step(step), room)]
+    lines += ["", *(line for device in answer["devices"] for line in _device(device, room))]
+    told = [row for row in answer["rows"] if _tells(row)]
+    if told:
+        lines += ["", *table(*named_once(COLUMNS, [_cells(row) for row in told], told), room)]
+    lines += [line for note in _notes(answer, told) for line in ["", *wrapped(note, room)]]
+    return "\n".join(lines) + "\n"
+
+
+def _sides(answer: Answer, head: Head, room: int) -> list[str]:
+    lines = []
+    for name, chosen in (("before", head.before), ("after", head.after)):
+        side = answer["sides"][name]
+        used = "" if side["windows"] == side["windows_used"] else f", {text.count(side['windows_used'])} used"
+        parts = [text.clean(" ".join(chosen)), text.plural(side["windows"], "window") + used]
+        if side["windows"]:
+            nodes = side["nodes"]
+            where = nodes[0] if len(nodes) == 1 else text.plural(len(nodes), "node")
+            processes = "1 process" if side["processes"] == 1 else f"{text.count(side['processes'])} processes"
+            parts.append(f"{processes} on {text.clean(where)}")
+        first, *rest = text.joined(parts, room - 8)
+        lines += [f"{name:<8}{first}", *(f"{'':<8}{line}" for line in rest)]
+    return lines
+
+
+def found(answer: Answer) -> str:
+    """The verdict in a sentence or two."""
+    verdict, limits = answer["verdict"], answer["query"]
+    counts, tested = verdict["verdicts"], sum(verdict["verdicts"].values())
+    beyond = f"by more than {_limit(limits['tolerance'])}"
+    if verdict["findings"]:
+        parts = [
+            f"{text.count(counts[v])} {words}"
+            for v, words in (("slower", f"slower {beyond}"), ("called_more", "called more often"), ("new", "new"))
+            if counts.get(v)
+        ]
+        said = f"Found, of {text.plural(tested, 'kernel')}: {', '.join(parts)}."
+    elif verdict["step_findings"]:
+        said = (
+            f"Found: the step is slower {beyond}, but none of {text.plural(tested, 'kernel')} is: 'roofwatch timeline' "
+            "shows what it waits for."
+        )
+    else:
+        said = f"Nothing is slower {beyond}, of {text.plural(tested, 'kernel')}."
+    if clocked := counts.get("clock"):
+        said += f" A lower clock explains {text.plural(clocked, 'slower kernel')}."
+    return said if verdict["complete"] else f"{said} {too_few(answer)}"
+
+
+def _limit(share: float) -> str:
+    """A share that somebody typed: "3 %", "0.1 %"."""
+    return f"{share * 100:.6g} %"
+
+
+def too_few(answer: Answer) -> str:
+    """How many windows there are and how many would be needed."""
+    worst = max(answer["devices"], key=lambda d: (d["windows_needed"] is None, d["windows_needed"] or 0))
+    have = f"{text.count(worst['windows_before'])} before and {text.count(worst['windows_after'])} after"
+    if worst["windows_needed"] is None:
+        return (
+            f"Too few windows to tell, {have}: their noise is not known yet; about 20 a side are enough at 1 % noise."
+        )
+    noise = "" if worst["noise"] is None else f" at this noise ({text.percent(worst['noise'])} from window to window)"
+    return (
+        f"Too few windows, {have}: {text.count(worst['windows_needed'])} a side are needed to find a slowdown of "
+        f"{_limit(answer['query']['find'])} in 95 of 100 runs{noise}."
+    )
+
+
+def _step(step: Row) -> str:
+    before, after = text.duration(step["before_ns"]), text.duration(step["after_ns"])
+    said = f"Step {_TIMES[step['time']]}: {before} before, {after} after"
+    if step["ratio_low"] is None or step["ratio_high"] is None:
+        return f"{said}."
+    said += f", {signed(step['ratio'])} ({between(step['ratio_low'], step['ratio_high'])})"
+    words = {"slower": ": slower", "faster": ": faster", "clock": ": a lower clock explains it"}
+    return f"{said}{words.get(step['verdict'], '')}."
+
+
+def _device(device: Row, room: int) -> list[str]:
+    """How the devices ran, and how they were compared."""
+    clock = device["clock"]
+    parts = [text.clean(device["device"])]
+    if clock is None:
+        parts.append("clock not read")
+    else:
+        lower = ": lower" if clock["ratio_high"] < 1 else ": higher" if clock["ratio_low"] > 1 else ""
+        parts.append(f"clock {clock['before_hz'] / 1e6:,.0f} → {clock['after_hz'] / 1e6:,.0f} MHz{lower}")
+    parts.append(_both("power cap", device["power_limit_w"], " W"))
+    parts.append(_throttle(device["throttle"]))
+    blocks = _BLOCKS[device["blocks"]]
+    parts += [f"{blocks} ({device['blocks_count']})"] if blocks and device["blocks_count"] > 1 else []
+    return text.joined(parts, room)
+
+
+def _both(name: str, values: Row | None, unit: str) -> str:
+    if values is None:
+        return f"{name} not read"
+    before, after = (text.UNKNOWN if v is None else f"{v:,.0f}" for v in (values["before"], values["after"]))
+    return f"{name} {before}{unit}" if before == after else f"{name} {before} → {after}{unit}"
+
+
+def _throttle(throttle: Row | None) -> str:
+    if throttle is None:
+        return "throttling not read"
+    told = []
+    for side in ("before", "after"):
+        reasons = throttle[side]
+        if reasons is None:
+            told.append(f"{side} not read")
+        else:
+            told += [f"{text.clean(reason)} {side} {text.percent(share)}" for reason, share in reasons.items()]
+    return f"throttled: {', '.join(told)}" if told else "not throttled"
+
+
+def _tells(row: Row) -> bool:
+    if row["verdict"] == Verdict.UNCLEAR:
+        return max(row["share_before"], row["share_after"]) >= UNCLEAR_FROM
+    return row["verdict"] not in QUIET
+
+
+def _cells(row: Row) -> list[str]:
+    before, after = _values(row)
+    return [
+        row["verdict"].replace("_", " "),
+        text.kernel(row["kernel"]),
+        text.UNKNOWN if row["op"] is None else text.clean(row["op"]),
+        before,
+        after,
+        *_change(row),
+        text.percent(max(row["share_before"], row["share_after"])),
+    ]
+
+
+def _values(row: Row) -> tuple[str, str]:
+    """What was compared, before and after: calls a step, or time of a call or a step."""
+    if row["verdict"] in _COUNTED:
+        return f"{text.plain(row['calls_before'])}/step", f"{text.plain(row['calls_after'])}/step"
+    return text.duration(row["before_ns"]), text.duration(row["after_ns"])
+
+
+def _change(row: Row) -> tuple[str, str]:
+    names = ("calls_ratio", "calls_low", "calls_high") if row["verdict"] in _COUNTED else (
+        "ratio", "ratio_low", "ratio_high"
+    )  # fmt: skip
+    ratio, low, high = (row[name] for name in names)
+    if ratio is None:
+        return text.UNKNOWN, text.UNKNOWN
+    return signed(ratio), text.UNKNOWN if low is None or high is None else between(low, high)
+
+
+def between(low: float, high: float) -> str:
+    """An interval as changes: "+3.4 to +6.8 %"."""
+    ends = signed(low), signed(high)
+    return f"{ends[0].removesuffix(' %') if ends[1].endswith(' %') else ends[0]} to {ends[1]}"
+
+
+def signed(ratio: float | None) -> str:
+    """A ratio as a change: "+5.1 %", "-12 %", "×3.4" from twice as much on."""
+    if ratio is None:
+        return text.UNKNOWN
+    if ratio >= 2:
+        return f"×{text.significant(ratio)}"
+    value = (ratio - 1) * 100
+    shown = f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
+    return "0 %" if shown in {"+0.0", "-0.0"} else f"{shown} %"
+
+
+def _notes(answer: Answer, told: Sequence[Row]) -> list[str]:
+    notes = [text.clean(warning["text"][:1].upper() + warning["text"][1:]) for warning in answer["warnings"]]
+    counts = answer["verdict"]["verdicts"]
+    if replaced := [row for row in told if row["kernels_before"] and row["kernels_after"]
+                    and row["kernels_before"] != row["kernels_after"]]:  # fmt: skip
+        names = [f"{_names(row['kernels_before'])} → {_names(row['kernels_after'])}" for row in replaced[:5]]
+        notes.append(f"Other kernels for the same work: {'; '.join(names)}.")
+    hidden = sum(n for v, n in counts.items() if v != Verdict.SAME) - len(told)
+    if hidden > 0:
+        notes.append(
+            f"{text.plural(hidden, 'further row')}: unclear or below the limit (--top 0 --format json shows all)."
+        )
+    rest = [(d["rest"]["signatures"], d["rest"]["share_after"]) for d in answer["devices"]]
+    if count := sum(n for n, _ in rest):
+        least = _limit(answer["query"]["least_share"])
+        share = text.percent(max(share for _, share in rest))
+        notes.append(
+            f"Not tested: {text.plural(count, 'kernel')} below {least} of device time each, {share} together "
+            "(--least-share 0 tests all)."
+        )
+    return notes
+
+
+def _names(kernels: Sequence[str]) -> str:
+    return ", ".join(text.cut_middle(text.kernel(name), 30) for name in kernels[:3]) + (
+        ", …" if len(kernels) > 3 else ""
+    )
+
+
+def state(answer: Answer) -> State:
+    """What --watch compares: every verdict that is not "same" or "unclear", and whether there are enough windows."""
+    known: State = {}
+    for row in answer["rows"]:
+        if row["verdict"] in {Verdict.SAME, Verdict.UNCLEAR}:
+            continue
+        of = (row["device"], row["op"] or "", row["phase"], row["module"] or "", str(row["shapes"]), str(row["dtypes"]))
+        before, after = _values(row)
+        change, ends = _change(row)
+        name = text.cut_middle(text.kernel(row["kernel"]), 40)
+        line = f"{name}  {before} → {after}  {change} ({ends})"
+        known[(*of, *row["kernels_before"], *row["kernels_after"])] = (row["verdict"], line)
+    for step in answer["steps"]:
+        if step["finding"] or step["verdict"] == Verdict.CLOCK:
+            known["step", step["device"], step["time"]] = (step["verdict"], _step(step))
+    if answer["devices"] and not answer["verdict"]["complete"]:
+        known["complete",] = ("incomplete", too_few(answer))
+    return known
+
+
+def changes(before: State, after: State, now_ns: int) -> str:
+    """What changed between two states, one line each."""
+    at = f"{datetime.fromtimestamp(now_ns / 1e9).astimezone():%H:%M:%S}"
+    lines = []
+    for key in sorted({*before, *after}):
+        was, now = before.get(key), after.get(key)
+        if now is not None and (was is None or was[0] != now[0]):
+            lines.append(f"{at}  {now[0].replace('_', ' ')}: {now[1]}")
+        elif now is None and was is not None:
+            lines.append(f"{at}  no longer {was[0].replace('_', ' ')}: {was[1]}")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,338 @@
+"""One device model of ``regressions``: what is compared of its table, and the rows, steps and figures told of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from roofwatch.model.answer import ratio
+from roofwatch.model.record import Signature
+from roofwatch.model.regression import (
+    ALPHA,
+    FINDINGS,
+    Enough,
+    Interval,
+    Limits,
+    Seen,
+    Tails,
+    Verdict,
+    enough,
+    judge,
+    judge_step,
+    ratio_of,
+    with_clock,
+)
+from roofwatch.store.queries.regression_numbers import Compared, Counted, Floats, compare, compare_counts
+from roofwatch.store.queries.regression_tables import Table
+from roofwatch.store.queries.regression_windows import Unit
+
+
+@dataclass(frozen=True)
+class Group:
+    """The comparison of one device model."""
+
+    table: Table
+    known: Mapping[int, Signature]
+
+    @cached_property
+    def call(self) -> Compared:
+        """Mean times of a call."""
+        t = self.table
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return compare(np.where(t.calls > 0, np.log(t.total / t.calls), np.nan), t.after, t.block)
+
+    @cached_property
+    def step(self) -> Compared | None:
+        """Times of a step; None where the windows have no steps."""
+        t = self.table
+        if not t.stepping:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return compare(np.where(t.step_ns > 0, np.log(t.step_ns / t.steps), np.nan), t.after, t.block)
+
+    @cached_property
+    def whole_steps(self) -> dict[str, Compared]:
+        """Whole steps: their device time, and their wall time as far as it is known."""
+        t = self.table
+        if not t.stepping:
+            return {}
+        found = {"device": t.device_step / t.steps, **_walls(t)}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = {name: np.where(time > 0, np.log(time), np.nan) for name, time in found.items()}
+        return {name: compare(v[None, :], t.after, t.block, borrow=False).row(0) for name, v in values.items()}
+
+    @cached_property
+    def clock(self) -> Interval | None:
+        """The devices' clock; None where it was not read on both sides."""
+        t = self.table
+        read = np.array([[math.log(hz) if (hz := unit.mean("clock_hz")) else np.nan for unit in t.units]])
+        found = compare(read, t.after, t.block, borrow=False)
+        clock = Interval(float(found.effect[0]), float(found.half_width(ALPHA / 2)[0]))
+        return clock if math.isfinite(clock.effect) and math.isfinite(clock.half) else None
+
+    def counts(self, tails: Tails) -> Counted | None:
+        """Calls a step, 0 where a window's steps had none; None without steps."""
+        t = self.table
+        if not t.stepping:
+            return None
+        own = ~np.isnan(t.steps)
+        return compare_counts(t.step_calls[:, own] / t.steps[own], t.after[own], t.block[own], tails.calls)
+
+    def replaced(self, i: int) -> bool:
+        """Whether kernels of other names do the work of a piece after."""
+        piece = self.table.pieces[i]
+        return piece.changed and len({self.known[s].kernel for s in (*piece.before, *piece.after)}) > 1
+
+    def basis(self, i: int) -> str | None:
+        """Which time of a piece is tested: a call's; a step's where other kernels do the work; None: it has no other.
+
+        Without steps one kernel for one other is compared by its calls, and several for several not at all.
+        """
+        piece = self.table.pieces[i]
+        if not piece.before or not piece.after:
+            return None
+        if not self.replaced(i):
+            return "call"
+        if self.step is not None:
+            return "step"
+        return "call" if len(piece.before) == len(piece.after) == 1 else None
+
+    @property
+    def times(self) -> int:
+        """How many times are tested."""
+        pieces = range(len(self.table.pieces))
+        return sum(self.basis(i) is not None for i in pieces) + len(self.whole_steps)
+
+
+def _walls(t: Table) -> dict[str, Floats]:
+    """Wall time of a step: of steps outside the windows where the hook measured it, else of those inside.
+
+    It is the job's, so of several ranks that took the same steps only one counts.
+    """
+    lowest: dict[tuple[bool, str | None], int] = {}
+    for unit, late in zip(t.units, t.after.tolist(), strict=True):
+        if unit.rank is not None:
+            lowest[late, unit.job] = min(unit.rank, lowest.get((late, unit.job), unit.rank))
+    own = [lowest.get((late, u.job)) in {None, u.rank} for u, late in zip(t.units, t.after.tolist(), strict=True)]
+    outside = np.array([float(u.base_step_ns or 0) if mine else 0.0 for u, mine in zip(t.units, own, strict=True)])
+    spans = np.array([u.span_ns / len(u.positions) for u in t.units])
+    inside = np.where(own, spans, 0.0) / t.steps
+    mine = np.array(own)
+    if all(2 * (outside[side] > 0).sum() >= mine[side].sum() > 0 for side in (t.after, ~t.after)):
+        return {"wall": outside}
+    return {"wall_profiled": inside}
+
+
+def rows(group: Group, limits: Limits, tails: Tails) -> Iterator[dict[str, Any]]:
+    """A row a piece of work."""
+    t = group.table
+    call, step, counts = group.call, group.step, group.counts(tails)
+    halves = call.half_width(tails.time), None if step is None else step.half_width(tails.time)
+    present = [(t.calls[:, side] > 0).sum(axis=1) for side in (~t.after, t.after)]
+    for i in range(len(t.pieces)):
+        basis = group.basis(i)
+        of_call = Interval(float(call.effect[i]), float(halves[0][i]))
+        of_step = None if step is None or halves[1] is None else Interval(float(step.effect[i]), float(halves[1][i]))
+        time = {"call": of_call, "step": of_step, None: None}[basis]
+        tested = step if basis == "step" and step is not None else call
+        calls = None if counts is None else Interval(float(counts.effect[i]), float(counts.half[i]))
+        windows = (int((~t.after).sum()), int(t.after.sum()))
+        seen = Seen(
+            time=time,
+            calls=None if basis == "step" else calls,  # what else does the work may do it in more calls
+            present=((int(present[0][i]), windows[0]), (int(present[1][i]), windows[1])),
+            bound=t.bounds[i],
+            changed=group.replaced(i),
+            clock=group.clock,
+        )
+        verdict = judge(seen, limits, tails)
+        yield {
+            "verdict": str(verdict),
+            "finding": verdict in FINDINGS,
+            **_described(group, i),
+            "bound": str(t.bounds[i]),
+            "basis": basis,
+            **(_time(tested, i, time) if basis else _alone(t, i)),
+            "clock_ratio": ratio_of(group.clock.effect) if verdict is Verdict.CLOCK and group.clock else None,
+            **_calls(counts, calls, i),
+            **_step(step, of_step, i),
+            "share_before": float(t.share[0, i]),
+            "share_after": float(t.share[1, i]),
+            "impact_share": _impact(t, i, time, None if basis == "step" else calls),
+            "noise": _noise(call, i),
+            "unsteady": bool(tested.missed[i]),
+            "windows_before": seen.present[0][0],
+            "windows_after": seen.present[1][0],
+            "outliers_before": int(call.outliers_before[i]),
+            "outliers_after": int(call.outliers_after[i]),
+        }
+
+
+def _described(group: Group, i: int) -> dict[str, Any]:
+    """What the piece is: of several signatures the first of the later side, the earlier where there is none."""
+    piece = group.table.pieces[i]
+    before, after = ([group.known[s] for s in side] for side in (piece.before, piece.after))
+    s = (after or before)[0]
+    names = [sorted({one.kernel for one in side}) for side in (before, after)]
+    return {
+        "kernel": s.kernel,
+        "kernels_before": names[0],
+        "kernels_after": names[1],
+        "kind": str(s.kind),
+        "op": s.op,
+        "phase": str(s.phase),
+        "module": s.module,
+        "shapes": None if s.shapes is None else json.loads(s.shapes),
+        "dtypes": None if s.dtypes is None else json.loads(s.dtypes),
+        "device": group.table.device,
+    }
+
+
+def _time(of: Compared, i: int, time: Interval | None) -> dict[str, float | None]:
+    if time is None:
+        return dict.fromkeys(("before_ns", "after_ns", "ratio", "ratio_low", "ratio_high"))
+    before, after = _ends(of, i)
+    return {"before_ns": before, "after_ns": after, **time.as_json("ratio", "ratio_low", "ratio_high")}
+
+
+def _alone(t: Table, i: int) -> dict[str, float | None]:
+    """The mean time of a call of each side, where the two cannot be compared."""
+    found: dict[str, float | None] = dict.fromkeys(("before_ns", "after_ns", "ratio", "ratio_low", "ratio_high"))
+    for name, own in (("before_ns", ~t.after), ("after_ns", t.after)):
+        found[name] = ratio(float(t.total[i, own].sum()), float(t.calls[i, own].sum()))
+    return found
+
+
+def _ends(of: Compared, i: int) -> tuple[float | None, float | None]:
+    return ratio_of(float(of.before[i])), ratio_of(float(of.before[i] + of.effect[i]))
+
+
+def _calls(counts: Counted | None, calls: Interval | None, i: int) -> dict[str, float | None]:
+    if counts is None or calls is None:
+        return dict.fromkeys(("calls_before", "calls_after", "calls_ratio", "calls_low", "calls_high"))
+    before, after = float(counts.before[i]), float(counts.after[i])
+    known = {"calls_before": before, "calls_after": after} if math.isfinite(before) else {}
+    return {
+        "calls_before": None, "calls_after": None, **known, **calls.as_json("calls_ratio", "calls_low", "calls_high")
+    }  # fmt: skip
+
+
+def _step(step: Compared | None, of_step: Interval | None, i: int) -> dict[str, float | None]:
+    if step is None or of_step is None:
+        return dict.fromkeys(("step_before_ns", "step_after_ns", "step_ratio", "step_low", "step_high"))
+    before, after = _ends(step, i)
+    told = of_step.as_json("step_ratio", "step_low", "step_high")
+    return {"step_before_ns": before, "step_after_ns": after, **told}
+
+
+def _noise(of: Compared, i: int) -> float | None:
+    """From window to window, both sides together."""
+    noise = math.sqrt((float(of.noise_before[i]) ** 2 + float(of.noise_after[i]) ** 2) / 2)
+    return noise if math.isfinite(noise) else None
+
+
+def _impact(t: Table, i: int, time: Interval | None, calls: Interval | None) -> float | None:
+    """What the piece adds to device time, as a share of it before: by time and calls, or all of it on one side only."""
+    piece = t.pieces[i]
+    if not piece.before or not piece.after:
+        return float(t.share[1, i] if piece.after else -t.share[0, i])
+    if time is None or not math.isfinite(time.effect):
+        return None
+    more = calls.effect if calls is not None and math.isfinite(calls.effect) else 0.0
+    grown = ratio_of(time.effect + more)
+    return None if grown is None else float(t.share[0, i]) * (grown - 1.0)
+
+
+def steps(group: Group, limits: Limits, tails: Tails) -> Iterator[dict[str, Any]]:
+    """A row a time of whole steps."""
+    t = group.table
+    scaled = with_clock(zip(t.bounds, t.total.sum(axis=1).tolist(), strict=True))
+    for name, of in group.whole_steps.items():
+        half = float(Compared.half_width(_one(of), tails.time)[0])
+        time = Interval(float(of.effect), half)
+        before, after = ratio_of(float(of.before)), ratio_of(float(of.before + of.effect))
+        busy = ratio_of(float(group.whole_steps["device"].before))
+        elastic = scaled * min(1.0, busy / before) if busy and before else 0.0
+        verdict = judge_step(time, group.clock, elastic, limits)
+        yield {
+            "verdict": str(verdict),
+            "finding": verdict in FINDINGS,
+            "time": name,
+            "device": t.device,
+            "before_ns": before,
+            "after_ns": after,
+            **time.as_json("ratio", "ratio_low", "ratio_high"),
+            "clock_ratio": ratio_of(group.clock.effect) if verdict is Verdict.CLOCK and group.clock else None,
+            "noise": None if not math.isfinite(float(of.noise_before)) else float(of.noise_before),
+            "windows_before": int(of.n_before),
+            "windows_after": int(of.n_after),
+        }
+
+
+def _one(of: Compared) -> Compared:
+    """A row of figures as arrays of one."""
+    return Compared(*(np.atleast_1d(getattr(of, name)) for name in Compared.__dataclass_fields__))
+
+
+def windows_enough(group: Group, limits: Limits, tails: Tails) -> Enough:
+    """Whether there are enough windows for what is looked for, in the kernel in the middle of device time."""
+    t, call = group.table, group.call
+    shared = np.array([bool(p.before and p.after) for p in t.pieces], dtype=np.bool_) & np.isfinite(call.spread)
+    if not shared.any():
+        return Enough(None, 0.0, None)
+    have = float(np.median(2.0 / call.spread[shared]))
+    noise = call.error / np.sqrt(call.spread)
+    share = t.share.max(axis=0)
+    kernels = [(float(share[i]), float(noise[i]), float(call.df[i])) for i in np.flatnonzero(shared)]
+    return enough(kernels, have, limits, tails)
+
+
+def device(group: Group, limits: Limits, tails: Tails) -> dict[str, Any]:
+    """How one device model was compared, and how its devices ran."""
+    t, told = group.table, windows_enough(group, limits, tails)
+    before, after = ([u for u, own in zip(t.units, side, strict=True) if own] for side in (~t.after, t.after))
+    clock = None if group.clock is None else group.clock.as_json("ratio", "ratio_low", "ratio_high")
+    count, share_before, share_after = t.rest
+    return {
+        "device": t.device,
+        "vendor": t.units[0].vendor,
+        "windows_before": len(before),
+        "windows_after": len(after),
+        "blocks": t.blocks,
+        "blocks_count": len(set(t.block.tolist())),
+        "pieces": len(t.pieces),
+        "rest": {"signatures": count, "share_before": share_before, "share_after": share_after},
+        "noise": told.noise,
+        "windows_worth": told.have,
+        "windows_needed": told.needed,
+        "complete": told.complete,
+        "clock": None if clock is None else {**_means(before, after, "clock_hz", "hz"), **clock},
+        **{name: _means(before, after, name, None) for name in ("power_limit_w", "power_w", "temperature_c")},
+        "throttle": _throttles(before, after),
+    }
+
+
+def _means(before: Sequence[Unit], after: Sequence[Unit], name: str, suffix: str | None) -> dict[str, Any] | None:
+    """What was read on the sides, on average; None where it was read on neither."""
+    found = {}
+    for side, units in (("before", before), ("after", after)):
+        read = [value for unit in units if (value := unit.mean(name)) is not None]
+        found[side if suffix is None else f"{side}_{suffix}"] = sum(read) / len(read) if read else None
+    return found if any(value is not None for value in found.values()) else None
+
+
+def _throttles(before: Sequence[Unit], after: Sequence[Unit]) -> dict[str, dict[str, float] | None] | None:
+    """What held the clock down, and in which share of the windows where it was read; None: it was not."""
+    found: dict[str, dict[str, float] | None] = {}
+    for side, units in (("before", before), ("after", after)):
+        read = [unit.throttle for unit in units if unit.throttle is not None]
+        counts = Counter(word for words in read for word in words)
+        found[side] = {word: n / len(read) for word, n in sorted(counts.items())} if read else None
+    return found if any(value is not None for value in found.values()) else None
