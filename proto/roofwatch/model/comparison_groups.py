@@ -1,0 +1,163 @@
+"""Work that one side does in one kernel and the other in several: which kernels belong together. Pure functions.
+
+A recipe names the fused op, the ops that the other side must have instead, and those it may have beside them. That they
+are the same work is told by sizes: the FLOPs of the product inside, or the elements that all of them go over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from roofwatch.model.comparison_pieces import COMPUTE, Piece
+
+NEAR = 0.03  # relative: how far two counts of the same FLOPs are apart (a causal mask's diagonal)
+MANY = 32  # elements a row has at least, where a norm goes over rows
+
+_GLUE = "add sub mul div copy fill where masked_fill dropout neg cat slice"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One fusion: ``fused`` ops on one side, on the other all of ``needed`` and any of ``besides``.
+
+    ``ratios``: what a fused call's FLOPs ÷ those of a call of the first needed op may be, the usual first; () where the
+    elements must be the same. ``alike`` ops must have those FLOPs, too. ``halves``: of the fused op's input, half.
+    """
+
+    name: str
+    fused: frozenset[str]
+    needed: tuple[frozenset[str], ...]
+    besides: frozenset[str]
+    ratios: tuple[float, ...] = ()
+    alike: frozenset[str] = frozenset()
+    halves: bool = False
+
+
+def _recipe(name: str, fused: str, needed: Sequence[str], besides: str, *ratios: float, alike: str = "") -> Recipe:
+    ops = tuple(frozenset(one.split()) for one in needed)
+    halves = name.startswith("gate")
+    return Recipe(
+        name, frozenset(fused.split()), ops, frozenset(besides.split()), ratios, frozenset(alike.split()), halves
+    )
+
+
+# Attention is two products of one size, of which a causal mask hides half; backward it is five, or four where the
+# scores are kept. A convolution's two gradients are as large as each other, and the first layer has but one.
+RECIPES = (
+    _recipe("attention", "attention", ("bmm baddbmm mm", "softmax"), _GLUE, 2, 1),
+    _recipe("attention backward", "attention_backward", ("bmm baddbmm mm", "softmax_backward"), _GLUE, 5, 4, 2.5, 2),
+    _recipe("convolution backward", "convolution_backward", ("convolution_backward_weight",), "sum", 2, 1,
+            alike="convolution_backward_input"),
+    _recipe("addmm", "addmm", ("mm",), "add", 1),
+    _recipe("baddbmm", "baddbmm", ("bmm",), "add", 1),
+    _recipe("add + norm", "add_rms_norm add_layer_norm", ("rms_norm layer_norm",), "add copy"),
+    _recipe("add + norm", "add_rms_norm", ("rsqrt", "mean"), f"{_GLUE} pow"),
+    _recipe("norm", "rms_norm", ("rsqrt", "mean"), f"{_GLUE} pow"),
+    _recipe("gate", "swiglu", ("silu",), "mul slice cat copy"),
+    _recipe("gate", "geglu", ("gelu",), "mul slice cat copy"),
+    _recipe("gate backward", "swiglu_backward", ("silu_backward",), "mul slice cat copy"),
+    _recipe("rope", "rope", ("mul", "neg cat"), _GLUE),
+    _recipe("cross entropy", "cross_entropy", ("log_softmax", "nll_loss"), "mean sum copy"),
+)  # fmt: skip
+
+Group = tuple[str, tuple[Piece, ...], tuple[Piece, ...]]
+
+
+def grouped(left: list[Piece], right: list[Piece]) -> tuple[list[Group], list[Piece], list[Piece]]:
+    """The groups among pieces without a partner, and what is left of both sides."""
+    groups: list[Group] = []
+    for recipe in RECIPES:
+        for fused, chain in _found(recipe, left, right):
+            groups.append((recipe.name, (fused,), chain))
+            left, right = _without(left, (fused,)), _without(right, chain)
+        for fused, chain in _found(recipe, right, left):
+            groups.append((recipe.name, chain, (fused,)))
+            right, left = _without(right, (fused,)), _without(left, chain)
+    return groups, left, right
+
+
+def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
+    gone = {id(p) for p in taken}
+    return [p for p in pieces if id(p) not in gone]
+
+
+def _found(recipe: Recipe, fusing: Sequence[Piece], other: Sequence[Piece]) -> list[tuple[Piece, tuple[Piece, ...]]]:
+    """Fused pieces with the chains that do the same, the largest first; each piece is in one of them."""
+    found: list[tuple[Piece, tuple[Piece, ...]]] = []
+    ops = frozenset[str]().union(recipe.besides, recipe.alike, *recipe.needed)
+    free = [p for p in other if p.sort == COMPUTE and not p.tax and p.op in ops]
+    for piece in sorted(fusing, key=lambda p: (-p.ns, str(p.work))):
+        if piece.sort != COMPUTE or piece.op not in recipe.fused:
+            continue
+        chain = _chain(recipe, piece, free)
+        if chain:
+            found.append((piece, tuple(chain)))
+            free = _without(free, chain)
+    return found
+
+
+def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:
+    """The pieces that do together what the fused one does; none where a needed op is missing."""
+    first = _first(recipe, piece, [p for p in free if p.op in recipe.needed[0]])
+    if not first:
+        return []
+    sizes = _sizes(first) if recipe.ratios else _whole(recipe, piece) | _sizes(first)
+    chain = list(first)
+    for needed in recipe.needed[1:]:
+        more = [p for p in free if p.op in needed and _large(p) & sizes]
+        if not more:
+            return []
+        chain += [p for p in more if not _holds(chain, p)]
+    if recipe.ratios:  # between the products lies what the others go over; after a single one its output
+        sizes = _sizes(chain[len(first) :]) or _outputs(first) or sizes
+    return chain + [p for p in free if not _holds(chain, p) and _belongs(recipe, first, sizes, p)]
+
+
+def _first(recipe: Recipe, piece: Piece, candidates: Sequence[Piece]) -> list[Piece]:
+    if not recipe.ratios:
+        whole = _whole(recipe, piece)
+        return [p for p in candidates if _large(p) & whole or _is_rows(whole, p)]
+    for ratio in recipe.ratios:
+        fitting = [p for p in candidates if piece.flops and p.flops and _near(piece.flops / p.flops, ratio)]
+        if fitting:
+            return fitting
+    return []
+
+
+def _belongs(recipe: Recipe, first: Sequence[Piece], sizes: frozenset[int], p: Piece) -> bool:
+    if p.op in recipe.alike:
+        return any(p.flops and one.flops and _near(p.flops / one.flops, 1.0) for one in first)
+    return p.op in recipe.besides and bool(_large(p) & sizes)
+
+
+def _near(found: float, wanted: float) -> bool:
+    return abs(found - wanted) <= NEAR * wanted
+
+
+def _holds(chain: Sequence[Piece], piece: Piece) -> bool:
+    return any(p is piece for p in chain)
+
+
+def _large(p: Piece) -> frozenset[int]:
+    return frozenset(n for n in p.numels if n > 1)
+
+
+def _sizes(pieces: Iterable[Piece]) -> frozenset[int]:
+    return frozenset[int]().union(*(_large(p) for p in pieces))
+
+
+def _whole(recipe: Recipe, piece: Piece) -> frozenset[int]:
+    found = _large(piece)
+    return found | {n // 2 for n in found} if recipe.halves else found
+
+
+def _outputs(products: Sequence[Piece]) -> frozenset[int]:
+    """Elements of the products' results, where their sizes are known and there is no batch of them."""
+    return frozenset(p.work[1] * p.work[2] for p in products if p.work[0] == "product")  # type: ignore[operator]
+
+
+def _is_rows(whole: frozenset[int], p: Piece) -> bool:
+    """Whether a piece works on one value a row of the other's tensor (the reciprocal root of a norm)."""
+    most = max(whole, default=0)
+    return any(most % n == 0 and most // n >= MANY for n in _large(p))

@@ -1,0 +1,195 @@
+"""Which piece of the left side is which of the right: in tiers, the surest first. Pure functions.
+
+1. ``same``: op, shapes and dtypes (without shapes the op's same kernel; of collectives the message);
+2. ``size``: op and FLOPs (of ops that have none, bytes), else elements, for other layouts, formats and dtypes;
+3. ``group``: what one side fuses and the other does not (``comparison_groups``);
+4. ``op``: what is left of an op (other sizes, or shapes that one side did not record);
+5. ``kind``: what is left of a kind.
+
+What has no partner is a match of one side. Where one side does more of the same, only as much as the other does is
+matched; the rest goes on to the next tier.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from roofwatch.model.comparison_groups import grouped
+from roofwatch.model.comparison_ops import FAMILIES
+from roofwatch.model.comparison_pieces import Piece
+from roofwatch.model.kinds import Kind
+
+SAME, SIZE, GROUP, OP, KIND = "same", "size", "group", "op", "kind"
+LAYOUT_TAX = "layout tax"
+ALIKE = Fraction(1, 20)  # calls a step differ by as much from window to window, at their edges
+NEAR = 0.02  # relative: how far two formulas of one op are apart (a bias, a vector of axes)
+_NOTHING_COMMON = frozenset({Kind.OTHER})  # that two names are unknown makes them no pair
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Pieces that do the same on both sides; one side is empty where there is no partner."""
+
+    tier: str | None
+    left: tuple[Piece, ...]
+    right: tuple[Piece, ...]
+    name: str | None = None  # of a group: what is fused
+
+
+@dataclass(slots=True)
+class _Rest:
+    """What is not matched yet."""
+
+    left: list[Piece]
+    right: list[Piece]
+    matches: list[Match] = field(default_factory=list)
+
+
+def matched(left: Sequence[Piece], right: Sequence[Piece], units: tuple[Fraction, Fraction]) -> list[Match]:
+    """All pieces of both sides, each (or each part of it) in one match; ``units`` are the steps a side stands for."""
+    rest = _Rest(list(left), list(right))
+    _by_identity(rest, units)
+    _by_size(rest, units)
+    groups, rest.left, rest.right = grouped(rest.left, rest.right)
+    rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
+    _optimizers(rest)
+    _by(rest, OP, _family)
+    _by(rest, KIND, lambda p: None if p.tax or p.kind in _NOTHING_COMMON else (p.sort, p.kind))
+    return (
+        rest.matches
+        + [Match(None, one, (), name) for name, one in _alone(rest.left)]
+        + [Match(None, (), one, name) for name, one in _alone(rest.right)]
+    )
+
+
+def _by_identity(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
+    """Match pieces that are the same work."""
+    theirs = {_identity(p): p for p in rest.right}
+    left: list[Piece] = []
+    for ours in rest.left:
+        other = theirs.pop(_identity(ours), None)
+        if other is None:
+            left.append(ours)
+            continue
+        match, more_left, more_right = _as_much(SAME, ours, other, (ours.calls / units[0], other.calls / units[1]))
+        rest.matches.append(match)
+        left += more_left
+        theirs |= {_identity(p): p for p in more_right}
+    rest.left, rest.right = left, list(theirs.values())
+
+
+def _identity(p: Piece) -> Hashable:
+    return *_op(p), p.work
+
+
+def _as_much(
+    tier: str, left: Piece, right: Piece, amounts: tuple[Fraction, Fraction]
+) -> tuple[Match, list[Piece], list[Piece]]:
+    """The match of as much work as both sides do a unit (``amounts``), and what one of them does more."""
+    a, b = amounts
+    if not a or not b or abs(a - b) <= ALIKE * max(a, b):
+        return Match(tier, (left,), (right,)), [], []
+    if a > b:
+        part = left.part(b / a)
+        return Match(tier, (part,), (right,)), [left.less(part)], []
+    part = right.part(a / b)
+    return Match(tier, (left,), (part,)), [], [right.less(part)]
+
+
+def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+    """Work a unit of two pieces of another size: FLOPs, or bytes; in calls where formulas count it differently."""
+    far = _distance(left, right)
+    if far is None or far > NEAR:
+        return left.calls / units[0], right.calls / units[1]
+    return (
+        left.calls * (left.flops or left.bytes or 1) / units[0],
+        right.calls * (right.flops or right.bytes or 1) / units[1],
+    )
+
+
+def _by_size(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
+    """Match pieces of one op with the nearest FLOPs of a call; the largest choose first."""
+    by_op: dict[Hashable, list[Piece]] = defaultdict(list)
+    for p in rest.right:
+        if p.op is not None:
+            by_op[_op(p)].append(p)
+    left: list[Piece] = []
+    taken: set[int] = set()
+    added: list[Piece] = []
+    for ours in sorted(rest.left, key=lambda p: (-p.ns, str(p.work))):
+        near = [p for p in by_op.get(_op(ours), ()) if id(p) not in taken and _apart(ours, p) is not None]
+        if not near:
+            left.append(ours)
+            continue
+        other = min(near, key=lambda p: (_apart(ours, p) or (0, 0.0), -p.ns, str(p.work)))
+        taken.add(id(other))
+        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, units))
+        rest.matches.append(match)
+        left += more_left
+        added += more_right
+    rest.left, rest.right = left, [p for p in rest.right if id(p) not in taken] + added
+
+
+def _op(p: Piece) -> tuple[object, ...]:
+    return p.sort, p.op, p.tax, p.optimizer
+
+
+def _family(p: Piece) -> Hashable:
+    return None if p.op is None else (p.sort, FAMILIES.get(p.op, p.op), p.tax, p.optimizer)
+
+
+def _apart(a: Piece, b: Piece) -> tuple[int, float] | None:
+    """How far two calls are apart in size; None where they are not the same work.
+
+    First by FLOPs, of a range the nearer end; without any by bytes. Where two formulas count one op differently, by the
+    elements of its largest operand.
+    """
+    found = _distance(a, b)
+    if found is not None and found <= NEAR:
+        return 0, found
+    most = max(a.numels, default=0)
+    return (1, 0.0) if most > 1 and most == max(b.numels, default=0) else None
+
+
+def _distance(a: Piece, b: Piece) -> float | None:
+    if a.flops and b.flops:
+        high_a, high_b = a.flops_max or a.flops, b.flops_max or b.flops
+        if a.flops <= high_b and b.flops <= high_a:
+            return 0.0
+        return 1 - high_b / a.flops if a.flops > high_b else 1 - high_a / b.flops
+    if a.flops or b.flops or not a.bytes or not b.bytes:
+        return None
+    return 1 - min(a.bytes, b.bytes) / max(a.bytes, b.bytes)
+
+
+def _optimizers(rest: _Rest) -> None:
+    """Match what is left of both optimizers: one kernel for all parameters, or one for each and op."""
+    ours, theirs = ([p for p in side if p.optimizer] for side in (rest.left, rest.right))
+    if ours and theirs:
+        rest.matches.append(Match(GROUP, tuple(ours), tuple(theirs), "optimizer"))
+        rest.left, rest.right = ([p for p in side if not p.optimizer] for side in (rest.left, rest.right))
+
+
+def _by(rest: _Rest, tier: str, key: Callable[[Piece], Hashable]) -> None:
+    """Match all that is left with a key on both sides; those whose key is None have no partner."""
+    ours, theirs = (_gathered(side, key) for side in (rest.left, rest.right))
+    both = [one for one in ours if one in theirs]
+    rest.matches += [Match(tier, tuple(ours[one]), tuple(theirs[one])) for one in both]
+    rest.left, rest.right = ([p for p in side if key(p) not in both] for side in (rest.left, rest.right))
+
+
+def _gathered(pieces: Sequence[Piece], key: Callable[[Piece], Hashable]) -> dict[Hashable, list[Piece]]:
+    found: dict[Hashable, list[Piece]] = defaultdict(list)
+    for p in pieces:
+        if (one := key(p)) is not None:
+            found[one].append(p)
+    return found
+
+
+def _alone(pieces: Sequence[Piece]) -> list[tuple[str | None, tuple[Piece, ...]]]:
+    """What has no partner, piece by piece; layout tax as one."""
+    tax = tuple(p for p in pieces if p.tax)
+    return [(None, (p,)) for p in pieces if not p.tax] + ([(LAYOUT_TAX, tax)] if tax else [])

@@ -1,0 +1,214 @@
+"""Whether two sides do the same work: batch, sequence, precision, steps, model; and how much more one of them does."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from roofwatch.model.comparison_match import SAME, Match
+from roofwatch.model.comparison_pieces import COMPUTE, Piece
+from roofwatch.model.comparison_sides import CALL, STEP, WINDOW, Taken, tells_phases
+from roofwatch.model.errors import IncompleteError
+from roofwatch.model.kinds import Kind
+
+MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
+APART = 0.02  # relative: how far the FLOPs of a step are apart before the work is another
+KNOWN = 0.9  # of the model kernels' time: with fewer FLOPs known nothing is said about how much work there is
+WITHOUT_SHAPES = 0.2  # of a side's kernels
+FEW = 3  # steps: fewer show a moment, not a mean
+LONGER = 0.05  # relative: how far mean windows are apart before the window is no unit
+_TWINS = {"hf32": "tf32"}  # reduced fp32, as one vendor and the other calls it
+
+TEXTS: Mapping[str, str] = {
+    "model": "the models differ: {left} on the left, {right} on the right",
+    "batch": "the batches differ: {left} on the left, {right} on the right",
+    "sequence": "the sequences differ: {left} on the left, {right} on the right",
+    "size": "sizes of inputs differ: {left} on the left, {right} on the right",
+    "tokens": "a call has {left} real tokens on the left, {right} on the right",
+    "work": "the right does {factor} × the left's FLOPs a {per}",
+    "precision": "products are computed in {left} on the left, in {right} on the right",
+    "calls": "the right calls the same ops {factor} × as often a {per} (accumulated gradients, more layers)",
+    "training": "only the {side} side trains: no backward pass was seen on the other",
+    "ranks": "the jobs have {left} ranks on the left, {right} on the right: the communication is another",
+    "steps": "only the {side} side tells steps: whole windows are compared, whatever is in them",
+    "windows": "windows last {left_ns} on the left, {right_ns} on the right, and hold as much more or less",
+    "few": "the {side} side has {units} {per}: that shows a moment, not a mean",
+    "shapes": "of {share} of the {side} side's kernels shapes are unknown: matched by name or kind only",
+    "left_out": "{count} of the {side} side's windows tell no steps: left out",
+    "silent": "{count} of the {side} side's windows report no lengths: their time counts all the same",
+}
+SCALED = frozenset({"batch", "sequence", "size", "tokens", "work", "calls"})  # what --normalise takes out
+
+
+def scale_of(left: Taken, right: Taken) -> Fraction:
+    """By what the right's times are multiplied so that it does the left's FLOPs a unit.
+
+    Raises:
+        IncompleteError: too few FLOPs are known on one of the sides.
+    """
+    flops = [_flops(side) for side in (left, right)]
+    for name, found in zip(("left", "right"), flops, strict=True):
+        if not found:
+            raise IncompleteError(
+                f"the sides cannot be normalised: of the {name} side's products the FLOPs are not known."
+            )
+    return Fraction(flops[0] or 0) / Fraction(flops[1] or 1)
+
+
+def _flops(side: Taken) -> Fraction | None:
+    """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
+    model = [p for p in side.pieces if p.sort == COMPUTE and p.kind in MODEL_KINDS]
+    known = [p for p in model if p.flops]
+    if not known or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
+        return None
+    return sum((p.calls * (p.flops or 0) for p in known), Fraction(0)) / side.units
+
+
+def warnings(left: Taken, right: Taken, matches: Sequence[Match], *, normalised: bool) -> list[dict[str, Any]]:
+    """What makes the sides differ beside device and software; ``scaled`` tells what normalising took out."""
+    found = [
+        *_jobs(left, right),
+        *_sizes(left, matches),
+        *_amounts(left, right, matches),
+        *_windows(left, right),
+    ]
+    return [
+        {"warning": name, **figures, "text": TEXTS[name], "scaled": normalised and name in SCALED}
+        for name, figures in found
+    ]
+
+
+Found = Iterator[tuple[str, dict[str, Any]]]
+
+
+def _jobs(left: Taken, right: Taken) -> Found:
+    ours, theirs = left.side, right.side
+    if ours.models and theirs.models and ours.models != theirs.models:
+        yield "model", {"left": ", ".join(sorted(ours.models)), "right": ", ".join(sorted(theirs.models))}
+    if ours.worlds and theirs.worlds and ours.worlds != theirs.worlds:
+        yield "ranks", {"left": _listed(ours.worlds), "right": _listed(theirs.worlds)}
+    precisions = [_precision(side) for side in (left, right)]
+    if all(precisions) and len({_TWINS.get(p or "", p) for p in precisions}) > 1:
+        yield "precision", {"left": precisions[0], "right": precisions[1]}
+    training = [any(p.training for p in side.pieces) for side in (left, right)]
+    if tells_phases(ours) and tells_phases(theirs) and training[0] != training[1]:
+        yield "training", {"side": "left" if training[0] else "right"}
+
+
+def _listed(numbers: frozenset[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))
+
+
+def _precision(side: Taken) -> str | None:
+    """In what most of the products' time is computed."""
+    by: dict[str, int] = defaultdict(int)
+    for p in side.pieces:
+        if p.precision is not None and p.kind in MODEL_KINDS:
+            by[p.precision] += p.ns
+    return max(by, key=lambda name: (by[name], name)) if by else None
+
+
+def _sizes(left: Taken, matches: Sequence[Match]) -> Found:
+    """Dimensions in which pieces of one op differ that found no same piece: the one with most time behind it."""
+    votes: dict[tuple[str, int, int], int] = defaultdict(int)
+    theirs: dict[str, list[Piece]] = defaultdict(list)
+    lonely = [m for m in matches if m.tier != SAME]
+    for match in lonely:
+        for p in match.right:
+            theirs[p.op or ""].append(p)
+    for p in (p for match in lonely for p in match.left if p.op):
+        for name, a, b in _nearest(p, theirs[p.op or ""]):
+            votes[name, a, b] += p.ns
+    told: set[str] = set()
+    least = APART * sum(p.ns for p in left.pieces)
+    for (name, a, b), ns in sorted(votes.items(), key=lambda item: (-item[1], item[0])):
+        if name not in told and ns >= least:
+            told.add(name)
+            yield name, {"left": a, "right": b}
+
+
+def _nearest(piece: Piece, others: Sequence[Piece]) -> list[tuple[str, int, int]]:
+    """How the first operand differs from that of the other side's piece that is most alike."""
+    shape = _first_shape(piece)
+    best: list[tuple[str, int, int]] = []
+    for other in others:
+        theirs = _first_shape(other)
+        if shape is None or theirs is None or len(shape) != len(theirs):
+            continue
+        apart = [(i, a, b) for i, (a, b) in enumerate(zip(shape, theirs, strict=True)) if a != b]
+        if apart and (not best or len(apart) < len(best)):
+            best = [(_dimension(piece, i, len(shape)), a, b) for i, a, b in apart]
+    return best if len(best) <= 2 else []  # batch and sequence; more is another op
+
+
+def _dimension(piece: Piece, position: int, rank: int) -> str:
+    """What a dimension is: of images and of sequences the first is the batch; of (batch, sequence, …) the second."""
+    if position == 0:
+        return "batch"
+    if piece.kind is Kind.CONV or rank < 3:
+        return "size"
+    return "sequence"
+
+
+def _first_shape(piece: Piece) -> list[int] | None:
+    """The first operand's extents, where they have three dimensions or more: of matrices nobody knows what they are."""
+    try:
+        shapes = json.loads(piece.shapes) if piece.shapes else None
+    except (ValueError, RecursionError):
+        return None
+    first = shapes[0] if isinstance(shapes, list) and shapes else None
+    if not isinstance(first, list) or len(first) < 3 or not all(isinstance(n, int) for n in first):
+        return None
+    return first
+
+
+def _amounts(left: Taken, right: Taken, matches: Sequence[Match]) -> Found:
+    flops = [_flops(side) for side in (left, right)]
+    factor = None if not flops[0] or not flops[1] else float(flops[1] / flops[0])
+    if left.per == right.per and factor is not None and abs(factor - 1) > APART:
+        yield "work", {"factor": factor, "per": left.per}
+    tokens = [_tokens(side) for side in (left, right)]
+    if left.per in {STEP, CALL} and all(tokens) and abs((tokens[1] or 0) / (tokens[0] or 1) - 1) > APART:
+        yield "tokens", {"left": round(tokens[0] or 0), "right": round(tokens[1] or 0)}
+    often = _often(left, right, matches)
+    if often is not None and (factor is None or abs(factor / often - 1) < APART) and abs(often - 1) > APART:
+        yield "calls", {"factor": often, "per": left.per}
+
+
+def _tokens(side: Taken) -> float | None:
+    counts = side.side.counts
+    return counts.tokens / counts.calls if counts.calls else None
+
+
+def _often(left: Taken, right: Taken, matches: Sequence[Match]) -> float | None:
+    """How many times as often the right calls the products that both call with the same sizes."""
+    same = {(p.op, p.work) for m in matches if m.tier == SAME for p in m.left if p.kind in MODEL_KINDS}
+    calls = [
+        sum((p.calls for p in side.pieces if (p.op, p.work) in same), Fraction(0)) / side.units
+        for side in (left, right)
+    ]
+    return float(calls[1] / calls[0]) if calls[0] else None
+
+
+def _windows(left: Taken, right: Taken) -> Found:
+    if left.per == WINDOW:
+        told = [side.side.counts.steps for side in (left, right)]
+        if bool(told[0]) != bool(told[1]):
+            yield "steps", {"side": "left" if told[0] else "right"}
+        lengths = [side.side.time.sampled.span_ns / float(side.side.counts.pairs) for side in (left, right)]
+        if not all(told) and abs(lengths[0] - lengths[1]) > LONGER * max(lengths):
+            yield "windows", {"left_ns": round(lengths[0]), "right_ns": round(lengths[1])}
+    for name, side in (("left", left), ("right", right)):
+        counts = side.side.counts
+        if without := counts.without(side.per):
+            yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
+        units = counts.steps if side.per == STEP else counts.calls
+        if side.per in {STEP, CALL} and units < FEW:
+            yield "few", {"side": name, "units": units, "per": side.per if units == 1 else f"{side.per}s"}
+        kernels = sum(p.ns for p in side.pieces if p.sort == COMPUTE)
+        blind = sum(p.ns for p in side.pieces if p.sort == COMPUTE and p.shapes is None)
+        if kernels and blind > WITHOUT_SHAPES * kernels:
+            yield "shapes", {"side": name, "share": blind / kernels}
