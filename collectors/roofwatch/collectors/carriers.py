@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from roofwatch.collectors import conv_carriers
 from roofwatch.collectors.base import Category, RawGroup
 from roofwatch.model.formulas import fused, nodes, views
 from roofwatch.model.formulas.base import Formula
@@ -26,11 +27,13 @@ def kernel_formulas(family: Sequence[RawGroup]) -> list[Formula | None]:
     formula = formula_of(op) or fused.formula_for_own(op, family[0].kernel)
     if formula is views.VIEW:
         return result  # a kernel ran all the same (a fill of fresh memory, say): its work is unknown, not nothing
+    if conv_carriers.is_backward(formula):
+        return conv_carriers.gradients(family, result)
     if formula is None or any(part is not None and part[1] for part in found):
         return result
     rest = [i for i, part in enumerate(found) if part is None]
     for i in _main(op, family, rest):
-        result[i] = formula
+        result[i] = conv_carriers.as_computed(formula, family[i], family) if kind_of_op(op) is Kind.CONV else formula
     return result
 
 

@@ -9,7 +9,9 @@ like the bias itself). The nominal count: Winograd and FFT kernels do fewer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from roofwatch.model.formulas.base import Formula, Work, dense, real_operations
 from roofwatch.model.shapes import Call, Tensor
@@ -92,6 +94,14 @@ def _output(call: Call, x: Tensor, weight: Tensor, at: _Layout) -> tuple[int, ..
     return (x.shape[0], channels, *space) if all(n >= 0 for n in space) else None
 
 
+def _read(x: Tensor, kernel: tuple[int, ...], out: Sequence[int], stride: tuple[int, ...] | None) -> int:
+    """Bytes of the input that filters touch: with strides beyond the filter (1 × 1, stride 2) not all of it."""
+    if stride is None or all(s <= k for s, k in zip(stride, kernel, strict=True)):
+        return x.bytes
+    touched = [min(n, k * o) for n, k, o in zip(x.shape[2:], kernel, out, strict=True)]
+    return min(x.bytes, math.prod((*x.shape[:2], *touched)) * x.item)
+
+
 def conv_flops(x: Tensor, weight: Tensor, out: tuple[int, ...], *, transposed: bool) -> int:
     """2 · (elements on the dense side) · (weight elements per channel of that side)."""
     side = x.shape if transposed else out
@@ -108,33 +118,57 @@ def _forward(at: _Layout) -> Formula:
             return None
         transposed = at.always_transposed if at.transposed is None else bool(call.flag(at.transposed))
         bias = call.tensor(at.bias) if at.bias is not None else None
-        moved = x.bytes + weight.bytes + dense(out, x.dtype) + (bias.bytes if bias else 0)
+        stride = None if transposed else _spread(call.integers(at.stride), len(x.shape) - 2)
+        moved = (
+            _read(x, weight.shape[2:], out[2:], stride)
+            + weight.bytes
+            + dense(out, x.dtype)
+            + (bias.bytes if bias else 0)
+        )
         return Work(conv_flops(x, weight, out, transposed=transposed), moved)
 
     return Formula("convolution", count, matrix=True, concrete=True)
 
 
-def _gradients(call: Call) -> tuple[Tensor, Tensor, Tensor, tuple[int, ...], int] | None:
-    """(grad, x, weight, output mask, FLOPs of one gradient) of convolution_backward.
+class Gradients(NamedTuple):
+    """What a backward call has, and which gradients it makes: of input, weight and bias."""
+
+    grad: Tensor
+    x: Tensor
+    weight: Tensor
+    mask: tuple[int, ...]
+    flops: int  # of one gradient
+    read: int  # bytes of x that the weight's gradient needs
+
+
+# Position of the mask in (grad, x, w, kernel_size, stride, padding, mask) and with a dilation before it, which has no
+# gradient of a bias.
+_PLAIN_MASKS = {"aten::_slow_conv2d_backward": 6, "aten::_conv_depthwise2d_backward": 7}
+
+
+def gradients(call: Call) -> Gradients | None:
+    """What convolution_backward and its like are given; None where that is not recorded.
 
     convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask).
     """
     grad, x, weight = call.tensor(0), call.tensor(1), call.tensor(2)
-    plain = call.op == "aten::_slow_conv2d_backward"  # (grad, x, w, kernel_size, stride, padding, mask)
-    mask, transposed = call.integers(6 if plain else 10), False if plain else call.flag(7)
-    if grad is None or x is None or weight is None or mask is None or transposed is None or len(mask) != 3:
+    plain = _PLAIN_MASKS.get(call.op)
+    mask, transposed = call.integers(plain or 10), False if plain else call.flag(7)
+    if grad is None or x is None or weight is None or mask is None or transposed is None or len(mask) not in (2, 3):
         return None
-    if len(grad.shape) != len(x.shape) or len(x.shape) < 3:
+    if not len(grad.shape) == len(x.shape) == len(weight.shape) or len(x.shape) < 3:
         return None
-    return grad, x, weight, mask, conv_flops(x, weight, grad.shape, transposed=transposed)
+    stride = None if transposed else _spread(call.integers(4), len(x.shape) - 2)
+    read = _read(x, weight.shape[2:], grad.shape[2:], stride)
+    return Gradients(grad, x, weight, (*mask, 0)[:3], conv_flops(x, weight, grad.shape, transposed=transposed), read)
 
 
 def backward(call: Call) -> Work | None:
     """All the gradients that the output mask asks for."""
-    found = _gradients(call)
+    found = gradients(call)
     if found is None:
         return None
-    grad, x, weight, mask, flops = found
+    grad, x, weight, mask, flops, read = found
     moved = grad.bytes
     total = 0
     if mask[0]:
@@ -142,7 +176,7 @@ def backward(call: Call) -> Work | None:
         moved += weight.bytes + dense(x.shape, x.dtype)
     if mask[1]:
         total += flops
-        moved += x.bytes + dense(weight.shape, weight.dtype)
+        moved += read + dense(weight.shape, weight.dtype)
     if mask[2]:
         moved += dense(grad.shape[1:2], grad.dtype)
     return Work(total, moved)
@@ -150,20 +184,20 @@ def backward(call: Call) -> Work | None:
 
 def backward_input(call: Call) -> Work | None:
     """The kernel that makes the input's gradient: reads grad and weight, writes dx."""
-    found = _gradients(call)
+    found = gradients(call)
     if found is None:
         return None
-    grad, x, weight, _, flops = found
+    grad, x, weight, _, flops, _ = found
     return Work(flops, grad.bytes + weight.bytes + dense(x.shape, x.dtype))
 
 
 def backward_weight(call: Call) -> Work | None:
     """The kernel that makes the weight's gradient: reads grad and x, writes dw."""
-    found = _gradients(call)
+    found = gradients(call)
     if found is None:
         return None
-    grad, x, weight, _, flops = found
-    return Work(flops, grad.bytes + x.bytes + dense(weight.shape, weight.dtype))
+    grad, _, weight, _, flops, read = found
+    return Work(flops, grad.bytes + read + dense(weight.shape, weight.dtype))
 
 
 def backward_bias(call: Call) -> Work | None:
@@ -205,6 +239,7 @@ TABLE: dict[str, Formula] = {
     "aten::slow_conv_transpose3d": _forward(_SLOW_TRANSPOSED),
     "aten::_nnpack_spatial_convolution": _forward(_NNPACK),
     "aten::_slow_conv2d_backward": BACKWARD,
+    "aten::_conv_depthwise2d_backward": BACKWARD,
     "aten::_conv_depthwise2d": _forward(_DEPTHWISE),
     "aten::convolution_backward": BACKWARD,
 }

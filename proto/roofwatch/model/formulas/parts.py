@@ -135,12 +135,13 @@ _SMALL = Formula("norm_small", _small)
 _MXFP8 = r"quantize_with_block_size<\(\S*BlockScaleQuantizationType\)2, \w+, 32,"  # 2: half to 8 bits, blocks of 32
 
 _PRODUCTS = r"^(_?addmm|baddbmm|addmv|addbmm)"
+_CONVOLUTION_BACKWARD = r"^(convolution_backward|_conv_depthwise2d_backward)$"
 
 PARTS: tuple[_Part, ...] = (
     _part(_PRODUCTS, r"elementwise_kernel", Formula("addend_copy", _addend), covers=False),
     _part(_PRODUCTS, r"epilogue::", Formula("epilogue", _epilogue), covers=False),
-    _part(r"^convolution_backward$", r"dgrad|_bwd_|bwd_data|BwdData", conv.BACKWARD_INPUT),
-    _part(r"^convolution_backward$", r"wgrad|_wrw_|bwd_weight|BwdWeight", conv.BACKWARD_WEIGHT),
+    _part(_CONVOLUTION_BACKWARD, r"(?i:wgrad)|_wrw_|bwd_weight|BwdWeight|grad_weight", conv.BACKWARD_WEIGHT),
+    _part(_CONVOLUTION_BACKWARD, r"(?i:dgrad)|_bwd_|bwd_data|BwdData|conv_depthwise2d_backward", conv.BACKWARD_INPUT),
     _part(r"^convolution_backward$", r"reduce_kernel|bwd_?bias|bias_?grad", conv.BACKWARD_BIAS),
     _part(r"batch_norm", r"batch_norm_backward_reduce|BwdSpatial.*(DScale|Final|Mean)", _SUMS),
     _part(r"batch_norm", r"batch_norm_backward_elemt|BwdSpatialDX", _DX_FROM_SUMS),
@@ -173,17 +174,23 @@ PARTS: tuple[_Part, ...] = (
 
 # Kernels that prepare or finish the work of another: relayout, padding, transforms, workspace, partial sums.
 HELPERS = re.compile(
-    r"nchwToNhwc|nhwcToNchw|nchwToFold|batched_transpose|transpose_?(?:readWrite|Kernel)|Im2d?[_2]?2?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|computeOffsets|"
+    r"nchwToNhwc|nhwcToNchw|nchwToFold|batched_transpose|transpose_?(?:readWrite|Kernel)|Im2d?[_2]?2?[Cc]ol|Col2Im|im2col|col2im|fft[12]d|"
     r"splitKreduce|splitK_reduce|reduce_splitk|SubTensorOp|OpTensor(?:Fwd|Leading)|kern_precomp|cudnn::ops::|scale_?[Tt]ensor|PostGSU|"
     r"BetaOnly|copy_kernel|FillFunctor|elementwise_kernel|reduce_kernel|Memset|set_workspace|dot_do_o|convert_dq|"
-    r"compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|combine"
+    r"compute_dot|reduce_segments|flash_bwd_convert|flash_bwd_dot|combine|"
+    # of convolutions: offsets of an implicit product, the transforms of Winograd's, sums of partial gradients
+    r"compute\w*Offsets|winograd_nonfused|generateWinogradTiles|WinogradXform|reduce_wgrad|ReduceSplitK|"
+    r"execute_split_k_kernel"
 )
 
 
 def part_of(op: str, kernel: str) -> tuple[Formula, bool] | None:
     """The part of an op's work that a kernel named so does, and whether parts cover the op; None if none is known."""
     base = base_of(op)
-    found = next((p for p in PARTS if p.ops.search(base) and p.kernel.search(kernel)), None)
+    helps = is_helper(kernel)  # a sum of partial gradients has its gradient's name, and none of its products
+    found = next(
+        (p for p in PARTS if p.ops.search(base) and p.kernel.search(kernel) and not (helps and p.formula.matrix)), None
+    )
     return None if found is None else (found.formula, found.covers)
 
 

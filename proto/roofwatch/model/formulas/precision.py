@@ -17,14 +17,14 @@ _SHORT = {
 # TF32 runs on NVIDIA's matrix unit: kernels say so by name, or by the MMA shape that only TF32 has for fp32 operands.
 # nvjet kernels exist for tensor cores only; memory-efficient attention in fp32 does three TF32 products for each one.
 _TF32 = re.compile(
-    r"tf32|tensorop_s1688|s1688gemm|s1688(fprop|dgrad|wgrad)|s16816gemm_tf32|nvjet|fmha_cutlass[FB]_f32_\w*sm(8|9|1\d)\d",
+    r"tf32|tfloat32|tensorop_s1688|s1688gemm|s1688(fprop|dgrad|wgrad)|s16816gemm_tf32|nvjet|fmha_cutlass[FB]_f32_\w*sm(8|9|1\d)\d",
     re.IGNORECASE,
 )
 # No matrix instructions. "sgemm" and "scudnn" without the shape of one (s884gemm, s1688cudnn) compute on vector units.
 _HALF = re.compile(r"[_:]hgemm|_hcudnn|simt_hgemm", re.IGNORECASE)  # accumulates in half, too
 _PLAIN = re.compile(
-    r"simt|gemv|gemmk1|gemmsn|dot_kernel|(?<![0-9])sgemm|(?<![0-9])scudnn|gcgemm|depthwise|grouped_direct|dgrad_engine|"
-    + _HALF.pattern,
+    r"simt|gemv|gemmk1|gemmsn|dot_kernel|(?<![0-9])sgemm|(?<![0-9])scudnn|gcgemm|depthwise|grouped_direct|"
+    r"c1_k1_nhwc|naive_conv|dgrad_engine|" + _HALF.pattern,
     re.IGNORECASE,
 )
 _FP64_MATRIX = re.compile(r"d884|dmma|tensorop_d|MI\d+x\d+", re.IGNORECASE)
