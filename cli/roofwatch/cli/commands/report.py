@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def command(
     if not answer["coverage"]["windows"]:
         errors.say(nothing(asked, store=store, db=db))
         return errors.INCOMPLETE
-    _write(output, answer, showing.title(asked), showing.diagnose(asked))
+    _write(output, answer, showing.title(asked), then=showing.diagnose(asked))
     return errors.DONE
 
 
@@ -87,25 +87,25 @@ def _of_file(file: Path, output: Path, on: tuple[bool, int | None], captures: tu
         errors.say(f"{file} holds no time: there is nothing to report.")
         return errors.INCOMPLETE
     asked = {"name": "report", "file": str(file), "here": on[0], "threads": cpu.units, "limit": limit}
-    _write(output, answer.answer(asked, coverage, rows, cost=None, **told), showing.file_title(file, found.window), "")
-    if unknown := unjudged(file, found.window, cpu):
-        errors.say(unknown)
-    for hint in hints(file, found.window, captures):
-        errors.say(hint)
-    if found.problem:
-        errors.say(found.problem)
-        return errors.INCOMPLETE
-    return errors.DONE
+    notes = [note for note in (unjudged(file, found.window, cpu), *hints(file, found.window, captures)) if note]
+    notes += [found.problem] if found.problem else []
+    title = showing.file_title(file, found.window)
+    _write(output, answer.answer(asked, coverage, rows, cost=None, **told), title, notes=notes)
+    for note in notes:
+        errors.say(note)
+    return errors.INCOMPLETE if found.problem else errors.DONE
 
 
-def _write(output: Path, answer: Mapping[str, Any], title: list[str], then: str) -> None:
+def _write(
+    output: Path, answer: Mapping[str, Any], title: list[str], *, then: str = "", notes: Sequence[str] = ()
+) -> None:
     from importlib.metadata import version  # noqa: PLC0415
 
     from roofwatch.cli.render import text  # noqa: PLC0415
     from roofwatch.cli.report import library, page, zone  # noqa: PLC0415
 
     now_ns = time.time_ns()
-    about = page.About(title, now_ns, version("roofwatch"), zone.here(now_ns), then)
+    about = page.About(title, now_ns, version("roofwatch"), zone.here(now_ns), then, notes)
     written = page.page(answer, about, [], library.script()).encode()
     _replace(output, written)
     errors.say(f"{output} written, {text.size(len(written))}: open it in a browser.")

@@ -48,7 +48,8 @@ def _judged(coverage: Row) -> list[tuple[str, str]]:
     """What does not apply is left out, what applies and is unknown is told as such."""
     graph, known = coverage["graph_share"], coverage["mfu_known_share"]
     tied = f"{_of(graph, 'device time')}; {_of(coverage['graph_attributed_share'], 'it')} tied to ops"
-    mfu = f"{text.mfu(coverage['mfu'], known)}; FLOPs known of {text.percent_fine(known)} of the model's kernels"
+    mfu = text.mfu(coverage["mfu"], known)
+    mfu += "" if known is None else f"; FLOPs known of {text.percent_fine(known)} of the model's kernels"
     layout = f"{text.duration(coverage['layout_ns'])}, {_of(coverage['layout_share'], 'compute time')}"
     differ = _of(coverage["disagree_share"], "the time that both judged")
     return [

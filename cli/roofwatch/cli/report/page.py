@@ -27,6 +27,7 @@ class About:
     version: str
     zone: Zone
     command: str = ""
+    notes: Sequence[str] = ()  # what is to be known of how it was recorded and read
 
 
 def page(answer: Row, about: About, more: Sequence[Section], library: str) -> str:
@@ -48,7 +49,14 @@ def page(answer: Row, about: About, more: Sequence[Section], library: str) -> st
         el("a", "Skip to the figures", href="#main", class_="skip"),
         palette.patterns(),
         _header(answer, about, found),
-        el("main", overview.lead(answer), overview.key_figures(answer), *(one.html() for one in found), id="main"),
+        el(
+            "main",
+            overview.lead(answer),
+            *(el("p", note, class_="note") for note in about.notes),
+            overview.key_figures(answer),
+            *(one.html() for one in found),
+            id="main",
+        ),
         _footer(about),
         *(data(f"spec-{place}", spec) for section in found for place, spec in section.plots.items()),
         Html(f"<script>{library}</script><script>{own}</script>"),

@@ -15,6 +15,7 @@ from roofwatch.cli.report.specs import Row, Spec, scale_of, spec_of, tooltip
 SLOPE = 10  # a memory roof is seen from a tenth of the ridge on
 ALIKE = 0.01  # two ridges that differ by less are one: a ridge travels as a double
 HEIGHT = 440
+LABEL = 16  # pixels that a level's name needs above it
 FIELDS = (
     "kernel", "op", "phase", "shapes", "dtypes", "kind", "bound", "evidence", "calls", "mean", "time", "share",
     "FLOP/byte", "reached", "of its roof", "winnable",
@@ -90,16 +91,16 @@ def _dots(rows: Sequence[Row], looks: Mapping[str, palette.Look], place: Place) 
     names = [*dict.fromkeys(row["kind"] for row in rows if row["kind"] in looks), palette.OTHER]
     shown = [looks.get(name, palette.REST) for name in names]
     standing_out = {"test": "family == null || datum.family == family", "value": 0.85}
-    area = {"domain": [0, max((row["est_ns"] for row in rows), default=1)], "range": [16, 1200], "zero": True}
+    area = {"domain": [0, max((row["est_ns"] for row in rows), default=1)], "range": [30, 1200], "zero": True}
     return {
         "data": {"values": [_dot(row, looks) for row in sorted(rows, key=lambda row: -row["est_ns"])]},
-        "mark": {"type": "point", "filled": True, "stroke": "var(--outline)", "strokeWidth": 0.8, "aria": False},
+        "mark": {"type": "point", "filled": True, "stroke": "var(--outline)", "strokeWidth": 0.6, "aria": False},
         "encoding": {
             **place("intensity", "flops_s"),
             "size": {"field": "ns", "type": "quantitative", "legend": None, "scale": area},
             "fill": scale_of("family", dict(zip(names, (look.colour for look in shown), strict=True))),
             "shape": scale_of("family", dict(zip(names, (look.shape for look in shown), strict=True))),
-            "opacity": {"condition": standing_out, "value": 0.06},
+            "opacity": {"condition": standing_out, "value": 0.12},
             "tooltip": tooltip(*FIELDS),
         },
     }
@@ -121,30 +122,34 @@ def _lines(roofs: Sequence[Roof], across: Sequence[float], up: Sequence[float], 
 
 
 def _labels(roofs: Sequence[Roof], across: Sequence[float], up: Sequence[float], place: Place) -> list[Spec]:
-    """The names of levels and slopes, readable over dots too."""
-    levels = [{"x": across[1], "y": roof.peak, "label": roof.label} for roof in roofs]
+    """The names of levels and slopes, readable over dots too; a level's below it where one is close above."""
+    pixels = HEIGHT / math.log10(up[1] / up[0])
+    levels: dict[bool, list[Spec]] = {True: [], False: []}
+    above = math.inf
+    for roof in sorted(roofs, key=lambda roof: -roof.peak):
+        fits = math.log10(above / roof.peak) * pixels > LABEL
+        levels[fits].append({"x": across[1], "y": roof.peak, "label": roof.label})
+        above = roof.peak
     slopes = []
     for bandwidth in sorted({roof.bandwidth for roof in roofs}):
         begin, end = max(across[0], up[0] / bandwidth), max(roof.ridge for roof in roofs if roof.bandwidth == bandwidth)
         at = (begin * end**2) ** (1 / 3)  # two thirds up: above the line nothing is in its way
         slopes.append({"x": at, "y": at * bandwidth, "label": f"memory {text.rate(bandwidth, 'B/s')}"})
     halo = {"stroke": "var(--bg)", "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
+    sets = (
+        (levels[True], {"baseline": "bottom", "dx": -4, "dy": -3}),
+        (levels[False], {"baseline": "top", "dx": -4, "dy": 4}),
+        (slopes, {"baseline": "bottom", "dx": -8, "dy": -3}),
+    )
     return [
         {
             "data": {"values": values},
-            "mark": {
-                "type": "text",
-                "align": "right",
-                "baseline": "bottom",
-                "dx": dx,
-                "dy": -3,
-                "aria": False,
-                **style,
-            },
+            "mark": {"type": "text", "align": "right", "aria": False, **beside, **style},
             "encoding": {**place("x", "y"), "text": {"field": "label"}},
         }
-        for values, dx in ((levels, -4), (slopes, -8))
+        for values, beside in sets
         for style in (halo, {})
+        if values
     ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 MS = 1_000_000  # ns
+MINUTES_SAY_NS = 600_000_000_000  # a time so long is told in minutes, a shorter one in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Zone:
         """As in "2026-01-31 00:00 to 2026-02-01 00:00 (UTC)"; "" where it is unknown."""
         if first_ns is None or last_ns is None:
             return ""
-        first, last = self.local(first_ns), self.local(last_ns)
-        seconds = ":%S" if (last - first).total_seconds() < 600 else ""  # minutes would be too coarse
-        return f"{first:%Y-%m-%d %H:%M{seconds}} to {last:%Y-%m-%d %H:%M{seconds}} ({self.name})"
+        seconds = ":%S" if last_ns - first_ns < MINUTES_SAY_NS else ""
+        first, last = (f"{self.local(one):%Y-%m-%d %H:%M{seconds}}" for one in (first_ns, last_ns))
+        return f"{first} ({self.name})" if first == last else f"{first} to {last} ({self.name})"
 
 
 def here(unix_ns: int) -> Zone:
