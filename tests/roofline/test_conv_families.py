@@ -85,9 +85,9 @@ def test_the_sum_of_a_split_gradient_is_not_the_gradient():
 
 def test_cutlass_names_a_gradient_in_its_types():
     """A mangled implicit product is a weight's gradient by its iterators; the product beside it the input's."""
+    iterator = "Conv2dWgradOutputGradientTileAccessIteratorOptimizedINS_11MatrixShapeILi128ELi32EEE"
     names = (
-        "_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22ImplicitGemm"
-        + "MultistageINS_4gemm9GemmShapeILi128ELi128ELi32EEENS4_52Conv2dWgradOutputGradientTileAccessIteratorOptimizedI",
+        f"_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock_52{iterator}",
         "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nt_align4>",
         "void cutlass_cudnn_train::Kernel<cutlass_cudnn_train::reduction::kernel::ReduceSplitK<cutlass_cudnn_train>>",
     )
