@@ -21,6 +21,8 @@ READING = {
     "roofline": "The kernels under the roof, as a plot and a table.",
     "timeline": "Where the devices waited, and for what.",
     "diagnose": "What to work on first, why, and what helps.",
+    "ranks": "The ranks of a job side by side, and the straggler.",
+    "compare": "The same work on two vendors, versions or nodes.",
     "padding": "What padding takes, and what would save it.",
     "report": "All of it as one page to read and pass on.",
     "analyze": "The same answer from one trace file, without a store.",

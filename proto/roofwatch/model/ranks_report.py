@@ -232,8 +232,9 @@ class KernelSides:
 
 
 def basis(laid: Laid, found: Found, left_out: int) -> dict[str, Any]:
-    """What was compared, and what could not be."""
-    moments = found.moments
+    """What was compared, and what could not be; ``last`` is the rank with most lateness, late or not."""
+    moments, shares = found.moments, _shares(laid, found)
+    last = max(shares, key=lambda rank: shares[rank], default=None)
     return {
         "compared": found.compared,
         "unit": "step" if laid.by_step else "second",
@@ -247,6 +248,7 @@ def basis(laid: Laid, found: Found, left_out: int) -> dict[str, Any]:
         "windows_left_out": left_out,
         "noise_share": noise_of(found.series.values()),
         "looked_for_share": LATE_SHARE,
+        "last": None if last is None else {"rank": last, "late_share": shares[last]},
     }
 
 
