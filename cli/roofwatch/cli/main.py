@@ -24,6 +24,7 @@ READING = {
     "ranks": "The ranks of a job side by side, and the straggler.",
     "compare": "The same work on two vendors, versions or nodes.",
     "padding": "What padding takes, and what would save it.",
+    "whatif": "What fewer bits, other ceilings or another device would change.",
     "report": "All of it as one page to read and pass on.",
     "analyze": "The same answer from one trace file, without a store.",
 }

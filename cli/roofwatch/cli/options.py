@@ -161,8 +161,8 @@ def limit(default: int) -> Callable[[Decorated], Decorated]:
     )
 
 
-def filters(since: str) -> Callable[[Decorated], Decorated]:
-    """The options that choose windows; ``since`` is the default of --since."""
+def filters(since: str, device: str = "--device") -> Callable[[Decorated], Decorated]:
+    """The options that choose windows; ``since`` is the default of --since, ``device`` what that filter is called."""
     return _stacked(
         click.option(
             "--since",
@@ -176,7 +176,7 @@ def filters(since: str) -> Callable[[Decorated], Decorated]:
         click.option("--node", default="", metavar="HOST", help="Only this node."),
         click.option("--process", default="", metavar="PID|ID", help="Only this process: its pid, or its id."),
         click.option("--model", default="", metavar="NAME", help="Only jobs of this model."),
-        click.option("--device", default="", metavar="NAME", help="Only this device model."),
+        click.option(device, "device", default="", metavar="NAME", help="Only this device model."),
         click.option("--vendor", default="", type=click.Choice(["", *VENDORS]), metavar="NAME", help=_VENDOR),
         click.option("--job", default="", metavar="JOB", help="Only this job, as 'roofwatch processes' shows it."),
         label,

@@ -96,12 +96,21 @@ def _filled(ranked: Sequence[tuple[int, float]], bounds: Sequence[int]) -> list[
     return [_Bucket(bound, n / whole) for bound, n in zip(bounds, counts, strict=True)]
 
 
+def _used(ranked: Sequence[tuple[int, float]], bounds: Sequence[int], power: int) -> float | None:
+    """Real ÷ padded lengths to that power; summed alike, so that lengths that are boundaries give 1 exactly."""
+    real = padded = 0.0
+    at = 0
+    for length, count in ranked:
+        while length > bounds[at]:
+            at += 1
+        real += count * length**power
+        padded += count * bounds[at] ** power
+    return ratio(real, padded)
+
+
 def _buckets(seen: Seen, count: int, bounds: tuple[int, ...], ranked: Sequence[tuple[int, float]]) -> dict[str, Any]:
-    filled, real = _filled(ranked, bounds), sum(n for _, n in ranked)
-    tokens = sum(length * n for length, n in ranked)
-    squares = sum(length * length * n for length, n in ranked)
-    linear = ratio(tokens, real * sum(b.share * b.boundary for b in filled))
-    quadratic = ratio(squares, real * sum(b.share * b.boundary**2 for b in filled))
+    filled = _filled(ranked, bounds)
+    linear, quadratic = (_used(ranked, bounds, power) for power in (1, 2))
     split = seen.saved_share(_split_ns(seen, filled)) if seen.timed else None
     ordered = seen.saved_share(_sorted_ns(seen, filled)) if seen.timed else None
     row = _row(seen, BUCKETS, linear, quadratic, split, ordered)

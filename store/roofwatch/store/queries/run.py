@@ -12,6 +12,7 @@ from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries import (
+    compare,
     diagnose,
     kernels,
     lists,
@@ -21,6 +22,7 @@ from roofwatch.store.queries import (
     ranks,
     report,
     timeline,
+    whatif,
     window_list,
 )
 from roofwatch.store.queries.coverage import coverage
@@ -46,7 +48,9 @@ QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
 
 # Two sides, or options of their own: each also takes the second side and the options.
 ASKED: Mapping[str, Callable[[Connection, Asked], dict[str, Any]]] = {
+    "compare": compare.compare,
     "window": one_window.window,
+    "whatif": whatif.whatif,
 }
 
 
