@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +12,13 @@ import pytest
 from ascend_tables import table
 
 from roofwatch.cli.files import Origin, window_of
-from roofwatch.cli.main import main
 
 ALEXNET = "ascend/pytorch_alexnet_910B_ddp2"
 QWEN = "ascend/qwen3_0.6b_910B_tp1pp2dp2_level2"
 TABLE = "ASCEND_PROFILER_OUTPUT/kernel_details.csv"
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command printed, and how it ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Roofwatch = Callable[..., Done]
-
-
-@pytest.fixture
-def roofwatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Roofwatch:
-    """Runs a command with a home of its own, in this process: another one would spend its time on imports."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-
-    def run(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return Done(end.value.code if isinstance(end.value.code, int) else 1, out, err)
-
-    return run
+Roofwatch = Callable[..., Any]
 
 
 def analyzed(roofwatch: Roofwatch, path: Path, code: int = 0) -> dict[str, Any]:

@@ -79,10 +79,12 @@ def test_diagnose_says_what_opens_the_result(roofwatch: Roofwatch, traces: Path)
     """Both of the vendor's tools, each with what opens its result; the layout tax beside busy and idle."""
     done = roofwatch("diagnose", str(traces / ALEX))
     assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(len(line) for line in done.stdout.splitlines() if str(traces) not in line) <= 80
     assert "   layout tax " in done.stdout
-    said = " ".join(done.stdout.split())
+    said = " ".join(done.stdout.replace("\\\n", " ").split())
     assert "msprof --output=./timeline --ascendcl=on" in said
     assert "then: open timeline/PROF_* in MindStudio Insight" in said
     assert "msprof op --kernel-name=" in said
     assert "visualize_data.bin in MindStudio Insight" in said
+    assert f"roofwatch export {traces / ALEX} --format insight --output insight" in said
+    assert "then: open insight in MindStudio Insight (Import Data)" in said

@@ -105,6 +105,8 @@ def in_vain(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
 def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
     """Sentences about how the trace was recorded, where that is why its kernels have no verdict."""
     found, known = in_vain(path, window, captures), conditions_of(window)
+    if any(d.device.vendor is Vendor.ASCEND for d in window.devices):
+        return [*found, *_ascend_hints(path, window, known)]
     if any(d.device.vendor is Vendor.CPU for d in window.devices) and not known.shapeless_windows:
         return found
     if known.opless_windows:
@@ -120,6 +122,17 @@ def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
             "them (--graph-capture CAPTURE)."
         )
     return found
+
+
+def _ascend_hints(path: Path, window: Window, known: Conditions) -> list[str]:
+    """An Ascend kernel tells its own shapes, from Level1 on; a verdict needs its chip, too."""
+    if known.opless_windows or known.shapeless_windows:
+        return [f"{path}: no kernels' shapes were recorded, so most have no roof: record at Level1."]
+    unclear = 2 * window.ledger.classified_ns < window.ledger.classifiable_ns
+    if unclear and all(d.device.peaks.bandwidth is None for d in window.devices):
+        told = "give the whole folder, or record at Level1 with PipeUtilization, which tells clock and cores"
+        return [f"{path} does not tell which chip it was, so kernels have no roof: {told}."]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

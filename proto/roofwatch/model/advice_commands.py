@@ -144,6 +144,14 @@ def of_timeline(vendor: Vendor | None, *, graphs: bool = False) -> dict[str, Any
     return None
 
 
+def of_export(vendor: Vendor | None, source: str | None) -> dict[str, Any] | None:
+    """The command that writes a window as its vendor's own viewer opens it; ``source`` is a file or a window's uid."""
+    if vendor is not Vendor.ASCEND or source is None:
+        return None
+    arguments = ["roofwatch", "export", source, "--format", "insight", "--output", "insight"]
+    return command("window", "roofwatch", arguments, then="open insight in MindStudio Insight (Import Data)")
+
+
 def of_host(pid: int | None) -> dict[str, Any]:
     """The command that says what Python does: of the running process where it is known, else of a new one."""
     about = ["--duration", "30", "--pid", str(pid)] if pid else ["--", CMD]

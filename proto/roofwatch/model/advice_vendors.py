@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from roofwatch.model.advice import COMPILED, COMPUTE, FIXES, LATENCY, MEMORY, SHORT_WAITS
+from roofwatch.model.advice import COMPILED, COMPUTE, FIXES, LATENCY, MEMORY, MISTAKES, SHORT_WAITS
 from roofwatch.model.record import Vendor
 
 _GRAPHS_CUDA = {
@@ -53,6 +53,14 @@ WORDS: Mapping[Vendor, Mapping[str, str]] = {
         MEMORY["attention"]: "fused attention: torch_npu.npu_fusion_attention keeps the scores out of memory",
         MEMORY["keys_and_values"]: "fewer or smaller keys and values: grouped heads, an int8 cache; a bigger batch",
         MEMORY["optimizer"]: "a fused optimizer (torch_npu.optim.NpuFusedAdamW), states in bf16",
+        MISTAKES["no_ops"]: (
+            "no shapes were recorded ({without} of {windows} windows): most kernels have no roof. Record at Level1 "
+            "(torch_npu.profiler.ProfilerLevel), which has shapes and pipes"
+        ),
+        MISTAKES["no_shapes"]: (
+            "no kernels' shapes were recorded ({without} of {windows} windows): most have no roof. Record at Level1 "
+            "(torch_npu.profiler.ProfilerLevel), which has shapes and pipes"
+        ),
         LATENCY["graphs"]: "graphs hide its launch: torch.npu.NPUGraph",
         LATENCY["fusion"]: "fuse it with its neighbours: fused operators of torch_npu, torch.compile",
         LATENCY["split"]: "more blocks: larger or more tiles in a call, so that all AI cores work",

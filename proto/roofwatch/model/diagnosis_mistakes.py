@@ -44,7 +44,7 @@ class Conditions:
     wait_ns: int | None = None
     longest_wait_ns: int | None = None
     shapeless_windows: int = 0  # with operators, without their input shapes, and most of their time not classified
-    opless_windows: int = 0  # the same without any operator of the host
+    opless_windows: int = 0  # the same without any operator of the host, whose shapes an Ascend kernel does not need
     backlog_share: float | None = None  # of device time: launched before the window
     graph_share: float | None = None  # of device time: in graphs
     padding: Padding | None = None
@@ -70,7 +70,7 @@ def conditions_of(window: Window) -> Conditions:
         wait_ns=ledger.wait_ns,
         longest_wait_ns=ledger.longest_wait_ns,
         shapeless_windows=int(unclear and ledger.has_host_events and not window.shapes_recorded),
-        opless_windows=int(unclear and not ledger.has_host_events),
+        opless_windows=int(unclear and not ledger.has_host_events and not window.shapes_recorded),
         backlog_share=ratio(ledger.backlog_ns, ledger.device_time_ns),
         padding=window.padding,
         graph_share=ratio(sum(graph.total_ns for graph in graphs), ledger.device_time_ns),

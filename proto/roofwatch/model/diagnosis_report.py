@@ -14,6 +14,7 @@ from roofwatch.model import advice_commands
 from roofwatch.model.advice import MISTAKES
 from roofwatch.model.advice_causes import Wanted, fixes
 from roofwatch.model.advice_kernels import helps
+from roofwatch.model.advice_vendors import in_words_of
 from roofwatch.model.answer import ratio
 from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows, sums_of
 from roofwatch.model.diagnosis import (
@@ -65,6 +66,7 @@ class Scene:
     training: bool = True  # whether a backward pass or an optimizer was seen, where phases are told
     pid: int | None = None  # of the one process that it is about
     peers: Mapping[str, Any] | None = None  # of its job: waiting for late ranks told from moving bytes
+    source: str | None = None  # the file, or the uid of the latest window, that another tool could open
 
     @property
     def vendor(self) -> Vendor | None:
@@ -120,7 +122,7 @@ def report(
         "unjudged": _unjudged(standings, sums, scene, told),
         "commands": _commands(told, scene, kernels),
         "warnings": [
-            {**found, "text": MISTAKES[found["mistake"]]}
+            {**found, "text": in_words_of(scene.vendor, MISTAKES[found["mistake"]])}
             for found in mistakes(scene.conditions, steady, standings, names, cpu=scene.cpu)
         ],
         "rows": kernels,
@@ -253,13 +255,13 @@ def _commands(told: Verdict, scene: Scene, kernels: Sequence[Mapping[str, Any]])
     graphs = (scene.conditions.graph_loose_share or 0.0) > 0
     timeline = advice_commands.of_timeline(scene.vendor, graphs=graphs)
     host = advice_commands.of_host(scene.pid) if told.first_cause in _ON_THE_HOST or scene.cpu else None
-    own = [row["command"] for row in kernels]
+    own = [advice_commands.of_export(scene.vendor, scene.source), *(row["command"] for row in kernels)]
     found = [*([host, timeline] if told.first_cause == str(Cause.INPUT) else [timeline, host]), *own]
     return [one for one in found if one is not None]
 
 
-def of_window(window: Window, conditions: Conditions, limit: int) -> dict[str, Any]:
-    """The report of one window that is not in a store."""
+def of_window(window: Window, conditions: Conditions, limit: int, source: str | None = None) -> dict[str, Any]:
+    """The report of one window that is not in a store; ``source`` is the file that it is from."""
     grouped: dict[Key, list[StatSum]] = {}
     for s in sums_of(window):
         grouped.setdefault((s.signature.id, s.device), []).append(s)
@@ -280,5 +282,5 @@ def of_window(window: Window, conditions: Conditions, limit: int) -> dict[str, A
         )
     phases = {stat.signature.phase for stat in window.kernels}
     # Its process has ended, most likely: no pid.
-    scene = Scene(vendors, precisions, calls, conditions, training=is_training(phases))
+    scene = Scene(vendors, precisions, calls, conditions, training=is_training(phases), source=source)
     return report(sum_of(window), standings, grouped, scene, limit)

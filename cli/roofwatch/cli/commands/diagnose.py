@@ -82,7 +82,7 @@ def _of_file(file: Path, on: tuple[bool, int | None], captures: tuple[Path, ...]
     found = read(file, Origin(cpu=cpu, graphs=captured(captures)))
     coverage = answer.CoverageSum()
     coverage.add(found.window)
-    told = of_window(found.window, found.conditions, limit)
+    told = of_window(found.window, found.conditions, limit, str(file))
     rows = told.pop("rows")
     asked = {
         "name": "diagnose",

@@ -26,7 +26,7 @@ MAX_LOOKED_AT = 5_000  # files that are opened
 _SKIPPED = frozenset({"FRAMEWORK", "logs", "log", "sqlite", "data", "mindstudio_profiler_log", "analyze"})
 # Folders inside one capture.
 _INSIDE = re.compile(r"ASCEND_PROFILER_OUTPUT|mindstudio_profiler_output|summary|timeline|host|device_\d{1,6}")
-_HELPERS = re.compile(
+HELPERS = re.compile(
     r"profiler_info(?:_\d{1,9})?\.json|profiler_metadata\.json|communication\.json|info\.json(?:\.\d{1,6})?"
 )
 _SLICE = re.compile(r"_slice_(\d{1,9})_?")
@@ -90,7 +90,7 @@ def _sources(folder: Path) -> Iterator[tuple[Path, Sort]]:
     """The files of a folder that are something, with what they are."""
     looked_at = 0
     for path in _files(folder):
-        if _HELPERS.fullmatch(path.name):
+        if HELPERS.fullmatch(path.name):
             yield path, Sort.HELPER
             continue
         looked_at += 1
