@@ -45,11 +45,12 @@ from roofwatch.model.record import (
     Window,
 )
 from roofwatch.store import database
-from roofwatch.store.histograms import encode_column
+from roofwatch.store.blocks import FACT
+from roofwatch.store.histograms import Histograms
 from roofwatch.store.identity import device_id, peaks_id
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES, REVISION
-from roofwatch.store.unpack import Facts, Roofs, Unpacked, UnpackedWindow
+from roofwatch.store.unpack import Facts, Roofs, Unpacked, UnpackedWindow, first_of_kernels
 
 SEED = 24
 HOST, MODEL, JOB = "gpu-07", "llama-7b", "slurm:4242"
@@ -157,17 +158,26 @@ def facts(k: Kernels, noise: np.random.Generator, count: int, slower: npt.NDArra
     first, last = (spread > 0).argmax(axis=1), WIDE - 1 - (spread[:, ::-1] > 0).argmax(axis=1)
     lows = middle - WIDE // 2 + first
     inside = (np.arange(WIDE) >= first[:, None]) & (np.arange(WIDE) <= last[:, None])
-    blobs = encode_column(lows.tolist(), (last - first + 1).tolist(), spread[inside].astype(np.uint64))
+    lengths, counts = last - first + 1, spread[inside]
     low = (GAMMA ** (lows - 0.5)).astype(np.int64)
     high = np.maximum((GAMMA ** (lows + last - first - 0.5)).astype(np.int64), low)
     total = np.clip((mean.ravel() * calls.ravel()).astype(np.int64), low * calls.ravel(), high * calls.ravel())
-    shape = chosen.shape
-    columns = (k.ids[chosen], total.reshape(shape), low.reshape(shape), high.reshape(shape), total.reshape(shape),
-               calls, calls, np.zeros(shape, np.int64), k.evidences[chosen], k.bounds[chosen])  # fmt: skip
-    whole = [column.tolist() for column in columns]
-    return [
-        Facts((*(column[i] for column in whole), blobs[i * ROWS : (i + 1) * ROWS], [None] * ROWS)) for i in range(count)
-    ]
+    told = {
+        "signature_id": k.ids[chosen], "total_ns": total, "min_ns": low, "max_ns": high, "step_ns": total,
+        "calls": calls, "step_calls": calls, "device": np.zeros_like(chosen), "evidence": k.evidences[chosen],
+        "bound": k.bounds[chosen], "formula_bound": np.full_like(chosen, -1),
+        "first": np.zeros_like(chosen),
+    }  # fmt: skip
+    whole = {name: column.reshape(chosen.shape) for name, column in told.items()}
+    ends = np.cumsum(lengths).reshape(chosen.shape)[:, -1]
+    found = []
+    for i in range(count):
+        whole["first"][i] = first_of_kernels(chosen[i], whole["device"][i], whole["bound"][i], ["one"])
+        rows = slice(i * ROWS, (i + 1) * ROWS)
+        own = counts[ends[i - 1] if i else 0 : ends[i]]
+        columns = np.stack([whole[name][i] for name in FACT])
+        found.append(Facts(columns, Histograms(lows[rows], lengths[rows], own)))
+    return found
 
 
 @lru_cache
@@ -273,7 +283,7 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
 def segments(minutes: int = MINUTES) -> Iterator[Unpacked]:
     """The day, in the order in which it was sent."""
     k, draw, noise = kernels(), random.Random(SEED), np.random.default_rng(SEED)
-    of_comm = {int(k.ids[i]) for i, s in enumerate(k.records) if s.kind is Kind.COMM}
+    of_comm = [int(k.ids[i]) for i, s in enumerate(k.records) if s.kind is Kind.COMM]
     records = dict(zip(k.ids.tolist(), k.records, strict=True))
     peaks = peaks_id(device_of(0))
     roofs: Roofs = {(int(s), peaks): roof for s, roof in zip(k.ids, k.roofs, strict=True)}
@@ -287,8 +297,8 @@ def segments(minutes: int = MINUTES) -> Iterator[Unpacked]:
         windows = []
         for (minute, rank), fact in zip(pairs, facts(k, noise, len(pairs), slower), strict=True):
             total = fact.columns[1]
-            comm = sum(ns for s, ns in zip(fact.columns[0], total, strict=True) if s in of_comm)
-            window = window_of(draw, minute, rank, sum(total), comm)
+            comm = int(total[np.isin(fact.columns[0], of_comm)].sum())
+            window = window_of(draw, minute, rank, int(total.sum()), comm)
             windows.append(UnpackedWindow(window, fact, (device_id(device_of(rank)),)))
         yield Unpacked("agent-a", "boot-a", number, number, windows, devices, records, roofs, {}, ROWS * len(windows))
 

@@ -245,3 +245,9 @@ def count(file: Path, table: str) -> int:
     """Rows of a table."""
     with closing(sqlite3.connect(file)) as connection:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608 - a test's own word
+
+
+def kernels(file: Path) -> int:
+    """Kernels of all windows."""
+    with closing(sqlite3.connect(file)) as connection:
+        return int(connection.execute("SELECT sum(rows) FROM kernel_blocks").fetchone()[0])

@@ -18,6 +18,7 @@ from store_builders import (
     RunningStore,
     count,
     hello_of,
+    kernels,
     segment_of,
     start_store,
     stat,
@@ -120,5 +121,5 @@ def test_killed_store_loses_and_repeats_nothing(tmp_path: Path) -> None:
     assert len(uids) == len(set(uids)) == 3 * 150 * 3
     assert set(uids) == expected
     assert count(tmp_path / "store.db", "segments") == 450
-    assert count(tmp_path / "store.db", "kernel_stats") == 2 * 1350
+    assert kernels(tmp_path / "store.db") == 2 * 1350
     assert count(tmp_path / "store.db", "window_devices") == 1350

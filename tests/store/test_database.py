@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, inspect, select, text
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import config, database, schema
+from roofwatch.store.blocks import FACT, unpack
 from roofwatch.store.migrations import upgrade
 
 
@@ -42,7 +43,7 @@ def test_migrated_schema_is_the_fresh_one(tmp_path: Path) -> None:
 
     expected = tables(tmp_path / "fresh.db")
     assert set(expected) == set(schema.metadata.tables)
-    assert expected["kernel_stats"][0] == 1  # WITHOUT ROWID, as SQLite sees it
+    assert expected["idle_causes"][0] == 1  # WITHOUT ROWID, as SQLite sees it
     assert tables(tmp_path / "migrated.db") == expected
 
     engine = create_engine(f"sqlite:///{tmp_path / 'migrated.db'}")
@@ -208,8 +209,11 @@ def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, re
         assert tuple(connection.execute(select(w.python_events, w.waits, w.wait_ns, w.longest_wait_ns)).one()) == (
             None, None, None, None,
         )  # fmt: skip
-        k = schema.kernel_stats.c
-        assert connection.execute(select(k.total_ns, k.formula_bound)).one() == (1, 1 if twice else None)
+        facts = dict(zip(FACT, unpack(connection.scalar(select(schema.kernel_blocks.c.facts)), len(FACT)), strict=True))
+        assert (facts["total_ns"].tolist(), facts["formula_bound"].tolist()) == ([1], [1 if twice else -1])
+        r = schema.rollups.c
+        pieces = connection.execute(select(r.grain, r.bucket_unix_ns, r.process_id, r.stale, r.finer))
+        assert sorted(map(tuple, pieces)) == [(3600, 0, 1, True, True), (86_400, 0, 1, True, True)]
         c = schema.idle_causes.c
         row = connection.execute(select(c.total_ns, c.startup_ns, c.startup_count, c.steady_longest_ns)).one()
         assert tuple(row) == (1, 0, 0, None)

@@ -1,44 +1,38 @@
-"""Histograms as bytes: golden bytes by hand, and every histogram there and back."""
+"""Histograms as vectors: golden sums by hand, there and back, and merging held against the record's own."""
 
 from __future__ import annotations
 
-import pytest
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofwatch.model.histogram import Histogram
-from roofwatch.store.histograms import BUCKETS, add_to, decode, encode_column
+from roofwatch.store.histograms import BUCKETS, Histograms
 
 
-def encode(*histograms: tuple[int, list[int]]) -> list[bytes]:
-    """Blobs of (low, counts)."""
-    counts = [n for _, part in histograms for n in part]
-    return encode_column([low for low, _ in histograms], [len(part) for _, part in histograms], counts)
+def of(*parts: tuple[int, list[int]]) -> Histograms:
+    """Rows of (low, counts)."""
+    return Histograms(
+        np.array([low for low, _ in parts], np.int64),
+        np.array([len(counts) for _, counts in parts], np.int64),
+        np.array([n for _, counts in parts for n in counts], np.int64),
+    )
 
 
-@pytest.mark.parametrize(
-    ("low", "counts", "blob"),
-    [
-        (0, [], ""),
-        (300, [1, 2, 3], "2c01 01 02 03"),  # 300 = 0x012c, low byte first
-        (5, [1, 0, 0, 0, 2], "0500 01 00 03 02"),  # a run of three zeros
-        (5, [127, 128, 300], "0500 7f 8001 ac02"),  # LEB128: 300 = 0b10_0101100
-        (5, [0, 1], "0500 00 01 01"),
-        (5, [1, 0], "0500 01 00 01"),
-        (0, [1 << 49], "0000 80808080808080 01".replace(" 01", "01")),  # 7 groups of zeros, then 1
-    ],
-)
-def test_golden_bytes(low: int, counts: list[int], blob: str) -> None:
-    """Bytes worked out by hand from the format in the module's docstring."""
-    assert encode((low, counts)) == [bytes.fromhex(blob)]
+def test_merging_by_hand() -> None:
+    """Three histograms into two groups and one that nobody wants: counts of the same bucket add up."""
+    rows = of((10, [1, 0, 2]), (7, [9]), (12, [5, 1]), (3, []), (2, [4, 0, 0, 6]))
+    merged = rows.merged(np.array([0, -1, 0, 1, 1]), 3)
+    assert merged.each() == [Histogram(10, (1, 0, 7, 1)), Histogram(2, (4, 0, 0, 6)), Histogram()]
 
 
-def test_runs_do_not_cross_histograms() -> None:
-    """Zeros at the end of one and the start of the next are two runs: each blob stands alone."""
-    assert encode((1, [7, 0, 0]), (2, [0, 9]), (3, [])) == [
-        bytes.fromhex("0100 07 00 02"),
-        bytes.fromhex("0200 00 01 09"),
-        b"",
+def test_cells_by_hand() -> None:
+    """Row, bucket and count of what is not zero."""
+    rows, buckets, counts = of((5, [1, 0, 2]), (0, []), (1199, [3])).cells()
+    assert list(zip(rows.tolist(), buckets.tolist(), counts.tolist(), strict=True)) == [
+        (0, 5, 1),
+        (0, 7, 2),
+        (2, 1199, 3),
     ]
 
 
@@ -50,17 +44,17 @@ part = st.tuples(
 @settings(deadline=None)
 @given(st.lists(part, max_size=12))
 def test_there_and_back(parts: list[tuple[int, list[int]]]) -> None:
-    """Decoding gives the counts of every bucket, whatever stood beside it in the column."""
-    blobs = encode(*parts)
-    assert len(blobs) == len(parts)
-    for (low, counts), blob in zip(parts, blobs, strict=True):
-        expected = {low + i: n for i, n in enumerate(counts) if n}
-        assert decode(blob) == Histogram.from_buckets(expected)
+    """A block gives every row as it was, empty ones and zeros at the ends too."""
+    rows = of(*parts)
+    again = Histograms.unpack(rows.pack(), len(parts))
+    assert [(h.low, list(h.counts)) for h in again.each()] == [(low if n else 0, n) for low, n in parts]
+    assert np.array_equal(again.lows, rows.lows)
 
 
-def test_adding_merges() -> None:
-    """Two blobs into one dictionary: counts of the same bucket add up."""
-    buckets: dict[int, int] = {}
-    for blob in encode((10, [1, 0, 2]), (12, [5, 1])):
-        add_to(buckets, blob)
-    assert buckets == {10: 1, 12: 7, 13: 1}
+@settings(deadline=None)
+@given(st.lists(st.tuples(part, st.integers(-1, 3)), max_size=12))
+def test_merging_is_the_records_own(rows: list[tuple[tuple[int, list[int]], int]]) -> None:
+    """Groups of rows merge to what the record's dictionary gives, in any mixture."""
+    merged = of(*(one for one, _ in rows)).merged(np.array([group for _, group in rows], np.int64), 4)
+    expected = [Histogram.merged(Histogram(low, tuple(n)) for (low, n), g in rows if g == group) for group in range(4)]
+    assert merged.each() == expected

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
-from store_builders import GEMM, H100, NORM, process_of, segment_of, stat, uid_of, window_of
+from store_builders import COPY, GEMM, H100, MI300, NORM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Bound, Evidence, Signature, Window
+from roofwatch.model.record import Bound, DeviceWindow, Evidence, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import schema, unpack
+from roofwatch.store import schema
+from roofwatch.store.blocks import FACT, unpack
 from roofwatch.store.database import Database
+from roofwatch.store.histograms import Histograms
 from roofwatch.store.ingest import Writer
 from roofwatch.store.outcome import Outcome
 from roofwatch.store.unpack import Unpacker
@@ -35,22 +37,26 @@ def rows(db: Database, table: str) -> int:
         return int(connection.execute(select(func.count()).select_from(schema.metadata.tables[table])).scalar_one())
 
 
+def kernels(db: Database) -> int:
+    """How many kernels the windows have."""
+    with db.read() as connection:
+        return int(connection.execute(select(func.sum(schema.kernel_blocks.c.rows))).scalar_one())
+
+
 def small(name: str) -> Window:
     """A window of two kernels."""
     return window_of(name, [stat(GEMM, [1000, 2000], roof_ns=100.0), stat(NORM, [50])])
 
 
 def test_every_column_of_a_kernel(db: Database, writer: Writer) -> None:
-    """The fact row of a kernel holds what was sent, each value in its own column."""
+    """The block of a window holds what was sent, each value in its own column, and each kernel's histogram."""
     kernel = dataclasses.replace(stat(GEMM, [1000, 2000, 4000]), step_calls=2, step_ns=3000, formula_bound=Bound.MEMORY)
     store(writer, segment_of([window_of("a", [kernel, stat(NORM, [5])])], 1))
     with db.read() as connection:
-        k = schema.kernel_stats
-        row = connection.execute(k.select().where(k.c.signature_id == GEMM.id)).one()._asdict()
-        assert connection.execute(select(k.c.formula_bound).where(k.c.signature_id == NORM.id)).scalar_one() is None
-    assert row.pop("histogram")
-    assert row == {
-        "window_id": 1,
+        window, rows_, facts, histograms = connection.execute(schema.kernel_blocks.select()).one()
+    first, second = (dict(zip(FACT, row, strict=True)) for row in unpack(facts, len(FACT)).T.tolist())
+    assert (window, rows_) == (1, 2)
+    assert first == {
         "signature_id": GEMM.id,
         "total_ns": 7000,
         "min_ns": 1000,
@@ -62,7 +68,21 @@ def test_every_column_of_a_kernel(db: Database, writer: Writer) -> None:
         "evidence": schema.EVIDENCE_CODES[Evidence.SHAPES],
         "bound": 1,
         "formula_bound": 2,
+        "first": 1,
     }
+    assert (second["signature_id"], second["formula_bound"]) == (NORM.id, -1)
+    assert Histograms.unpack(histograms, rows_).each() == [kernel.histogram, stat(NORM, [5]).histogram]
+
+
+def test_steps_are_counted_once_a_kernel() -> None:
+    """One row of a kernel's name a device model is its first; a copy is none: no profiler looks into it."""
+    signatures = [dataclasses.replace(GEMM, shapes=f"[[{i}]]") for i in range(3)]
+    copy = dataclasses.replace(stat(COPY, [1]), bound=Bound.COPY, evidence=Evidence.DEFINITION)
+    elsewhere = dataclasses.replace(stat(signatures[2], [1]), device=1)
+    window = window_of("a", [copy, stat(signatures[0], [1]), stat(signatures[1], [1]), stat(NORM, [1]), elsewhere])
+    window = dataclasses.replace(window, devices=(window.devices[0], DeviceWindow(MI300, 1, 1)))
+    facts = Unpacker().unpack(segment_of([window], 1)).windows[0].facts
+    assert facts.columns[FACT.index("first")].tolist() == [0, 1, 0, 1, 1]
 
 
 def test_codes_cover_the_record() -> None:
@@ -83,7 +103,8 @@ def test_segment_is_stored_once(db: Database, writer: Writer) -> None:
     statuses = [o.status for o in store(writer, envelope, envelope)]
     statuses += [o.status for o in store(writer, envelope)]
     assert statuses == [pb.STORED, pb.DUPLICATE, pb.DUPLICATE]
-    assert [rows(db, t) for t in ("segments", "windows", "window_devices", "kernel_stats")] == [1, 2, 2, 4]
+    assert [rows(db, t) for t in ("segments", "windows", "window_devices", "kernel_blocks")] == [1, 2, 2, 2]
+    assert kernels(db) == 4
 
 
 def test_window_in_two_segments_counts_once(db: Database, writer: Writer) -> None:
@@ -93,7 +114,7 @@ def test_window_in_two_segments_counts_once(db: Database, writer: Writer) -> Non
     assert {o.status for o in outcomes} == {pb.STORED}
     with db.read() as connection:
         assert {uid.hex() for uid in connection.scalars(select(schema.windows.c.uid))} == set(map(uid_of, "abc"))
-    assert rows(db, "kernel_stats") == 6
+    assert kernels(db) == 6
 
 
 def test_two_agents_of_one_identity(db: Database, writer: Writer) -> None:
@@ -159,15 +180,14 @@ def test_refused_by_the_database_alone(db: Database, writer: Writer) -> None:
     """Should a check have a hole, the segment that the database refuses is rejected and its group is stored."""
     unpacker = Unpacker()
     good, bad, late = (unpacker.unpack(segment_of([small(name)], i)) for i, name in enumerate("abc", 1))
-    broken = list(bad.windows[0].facts.columns)
-    broken[1] = [None, 5]  # total_ns may not be null
-    bad.windows[0] = dataclasses.replace(bad.windows[0], facts=unpack.Facts(tuple(broken)))
+    broken = dataclasses.replace(bad.windows[0].window, collector=None)  # may not be null
+    bad.windows[0] = dataclasses.replace(bad.windows[0], window=broken)
     with db.write():  # holds the writer back, so that the three become one group
         futures = [writer.submit(work) for work in (good, bad, late)]
         time.sleep(0.2)
     assert [f.result(30).status for f in futures] == [pb.STORED, pb.REJECTED, pb.STORED]
     assert "the database refuses it" in futures[1].result().reason
-    assert (rows(db, "windows"), rows(db, "segments"), rows(db, "kernel_stats")) == (2, 2, 4)
+    assert (rows(db, "windows"), rows(db, "segments"), kernels(db)) == (2, 2, 4)
     assert store(writer, segment_of([small("b")], 2))[0].status == pb.STORED  # nothing half was left of it
 
 

@@ -285,7 +285,7 @@ def test_filter_survives_the_wire() -> None:
 
 
 def test_queries_use_the_keys(db: Database, writer: Writer) -> None:
-    """No query scans the fact: kernels are reached by their window and device."""
+    """No query scans the fact: kernels are reached by their window."""
     answers(db, writer, window_of("a", [stat(GEMM, [1])]))
     plans = []
     with db.engine.connect() as connection:
@@ -293,10 +293,10 @@ def test_queries_use_the_keys(db: Database, writer: Writer) -> None:
         assert raw is not None
         raw.set_trace_callback(plans.append)
     Queries(db).run("top", Filter(node="gpu-07"))
-    asked = [statement for statement in plans if "kernel_stats" in statement]
+    asked = [statement for statement in plans if "kernel_blocks" in statement]
     assert len(asked) == 2  # sums, and histograms of what is shown
     with db.read() as connection:
         for statement in asked:
             plan = " ".join(str(row[3]) for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}"))
-            assert "SEARCH kernel_stats USING PRIMARY KEY (window_id=? AND device=?" in plan
-            assert "SCAN kernel_stats" not in plan
+            assert "SEARCH kernel_blocks USING INTEGER PRIMARY KEY (rowid=?)" in plan
+            assert "SCAN kernel_blocks" not in plan

@@ -21,6 +21,7 @@ from store_builders import (
     RunningStore,
     count,
     hello_of,
+    kernels,
     segment_of,
     send,
     start_store,
@@ -177,7 +178,7 @@ def test_many_agents_at_once(store: RunningStore, tmp_path: Path) -> None:
         thread.join()
     assert failures == []
     assert len(set(stored_uids(tmp_path / "store.db"))) == 320
-    assert count(tmp_path / "store.db", "kernel_stats") == 640
+    assert kernels(tmp_path / "store.db") == 640
 
 
 def test_sigterm_drains(store: RunningStore, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ windows are recomputed from sums, never averaged, and never merged across device
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from roofwatch.model.record import Cause, Device, DeviceWindow, IdleCause, Window
 
 SCHEMA_VERSION = 1
+SOURCES = ("daily", "hourly", "raw")  # of an answer from a store, the coarsest first
 
 
 @dataclass(slots=True)
@@ -36,8 +38,8 @@ class MfuSum:
         if ledger.model_ns and not ledger.model_known_ns:
             self.left_out_ns += ledger.model_ns
         elif span > 0:
-            est = sum(device.span_ns * weight_of(window, device) for device in window.devices)
-            self.peak_ns += ledger.model_peak_ns * est / span
+            est = sum(estimated(device.span_ns, weight_of(window, device)) for device in window.devices)
+            self.peak_ns += estimated(ledger.model_peak_ns, est / span)
             self.span_ns += est
             self.model_ns += ledger.model_ns
             self.known_ns += ledger.model_known_ns
@@ -78,11 +80,14 @@ class CoverageSum:
     sampled_ns: int = 0  # duration of the windows that represent a known time…
     represented_ns: int = 0  # …and that time
     dropped: dict[str, int] = field(default_factory=dict)
+    sources: dict[str, int] = field(default_factory=dict)  # windows, by what told of them (``SOURCES``)
+    left_out: list[tuple[int, int]] = field(default_factory=list)  # times (Unix ns) of which too little is kept
 
     def add(self, window: Window) -> None:
         """Count one window."""
         ledger = window.ledger
         self.windows += 1
+        self.sources["raw"] = self.windows
         self.device_records += ledger.device_records
         self.device_time_ns += ledger.device_time_ns
         self.busy_ns += window.busy_ns
@@ -131,6 +136,9 @@ class CoverageSum:
             "layout_ns": self.layout_ns if self.layout_of_ns else None,
             "layout_share": ratio(self.layout_ns, self.layout_of_ns),
             "dropped": dict(sorted(self.dropped.items())),
+            "source": next((name for name in SOURCES if name in self.sources), None),
+            "sources": self.sources,
+            "left_out": [{"since_unix_ns": since, "until_unix_ns": until} for since, until in self.left_out],
         }
 
 
@@ -144,6 +152,11 @@ def weight_of(window: Window, device: DeviceWindow) -> float:
     if not window.represents_ns or device.span_ns <= 0:
         return 1.0
     return window.represents_ns / device.span_ns
+
+
+def estimated(ns: int, weight: float) -> int:
+    """What sampled nanoseconds stand for, in whole ones, halves up: so that sums are the same in any order."""
+    return math.floor(ns * weight + 0.5)
 
 
 def timeline(devices: Sequence[DeviceWindow]) -> dict[str, Any]:

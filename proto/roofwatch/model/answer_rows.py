@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roofwatch.model.answer import ratio, weight_of
+from roofwatch.model.answer import estimated, ratio, weight_of
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Evidence, Signature, Vendor, Window
@@ -59,7 +59,7 @@ def sums_of(window: Window) -> list[StatSum]:
                 device=device.device.model,
                 calls=stat.calls,
                 total_ns=stat.total_ns,
-                est_ns=stat.total_ns * weight_of(window, device),
+                est_ns=estimated(stat.total_ns, weight_of(window, device)),
                 min_ns=stat.min_ns,
                 max_ns=stat.max_ns,
                 bound=stat.bound,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from roofwatch.model.answer import ratio, weight_of
+from roofwatch.model.answer import estimated, ratio, weight_of
 from roofwatch.model.record import Cause, DeviceWindow, IdleCause, Window
 
 BUSY_PARTS = ("compute", "exposed_copy", "exposed_communication")
@@ -53,7 +53,7 @@ def _startup_of(c: IdleCause, weight: float) -> Startup | None:
     if not c.startup_count:
         return None
     longest = c.longest_ns if c.steady_longest_ns is None else c.steady_longest_ns
-    return Startup(c.startup_ns, c.startup_ns * weight, c.startup_count, longest, c.steady_example)
+    return Startup(c.startup_ns, estimated(c.startup_ns, weight), c.startup_count, longest, c.steady_example)
 
 
 @dataclass(slots=True)
@@ -134,9 +134,9 @@ class TimelineSum:
         """Count a device of a window, each of whose nanoseconds stands for ``weight`` of them."""
         figures = (device.span_ns, device.busy_ns, device.exposed_copy_ns, device.exposed_communication_ns)
         self.sampled.add(*figures)
-        self.estimated.add(*(figure * weight for figure in figures))
+        self.estimated.add(*(estimated(figure, weight) for figure in figures))
         for c in device.causes:
-            figures_of = (c.total_ns, c.total_ns * weight, c.count, c.longest_ns, c.example)
+            figures_of = (c.total_ns, estimated(c.total_ns, weight), c.count, c.longest_ns, c.example)
             self.cause(c.cause).add(*figures_of, _startup_of(c, weight))
 
     def merge(self, other: TimelineSum) -> None:

@@ -30,10 +30,15 @@ def insert(connection: Connection, table: Table, names: Sequence[str], flat: Seq
 
 
 def insert_returning(
-    connection: Connection, table: Table, names: Sequence[str], flat: Sequence[Any], returning: Sequence[str]
+    connection: Connection,
+    table: Table,
+    names: Sequence[str],
+    flat: Sequence[Any],
+    returning: Sequence[str],
+    suffix: str = "ON CONFLICT DO NOTHING",
 ) -> list[Any]:
-    """Insert the rows that conflict with none; the given columns of those that were inserted."""
-    suffix = f"ON CONFLICT DO NOTHING RETURNING {','.join(_quote(name) for name in returning)}"
+    """Insert rows; the given columns of those that were inserted, or changed where ``suffix`` says so."""
+    suffix = f"{suffix} RETURNING {','.join(_quote(name) for name in returning)}"
     found: list[Any] = []
     for statement, values in _chunks(table, tuple(names), flat, suffix):
         found.extend(connection.exec_driver_sql(statement, values).fetchall())

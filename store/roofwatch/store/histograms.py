@@ -1,97 +1,84 @@
-"""Histograms as short bytes.
-
-Two bytes for the lowest bucket (little-endian), then the counts as LEB128 varints, a run of zero counts as 0 and its
-length. An empty histogram is no bytes. A whole column of histograms is encoded at once, because one by one would cost
-more than all else of ingest.
-"""
+"""Many histograms as three vectors, and as a block (``blocks.py``); merging them is exact, in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from roofwatch.model.histogram import Histogram
+from roofwatch.store.blocks import Ints, pack, unpack
 
 BUCKETS = 1200  # γ^1200 ns is more than the universe's age; also a guard against hostile lengths
 
 
-def encode_column(
-    lows: Sequence[int], lengths: Sequence[int], counts: Sequence[int] | npt.NDArray[np.uint64]
-) -> list[bytes]:
-    """Blobs of histograms whose counts lie one after the other in ``counts``; ``lengths`` says how many each has.
+@dataclass(frozen=True, slots=True)
+class Histograms:
+    """One histogram a row: its lowest bucket, how many counts it has, and all counts one after the other."""
 
-    The caller has checked that the lengths add up and that lows and lengths stay below BUCKETS.
-    """
-    values = np.asarray(counts, dtype=np.uint64)
-    ends = np.cumsum(np.array(lengths, dtype=np.int64))
-    starts = ends - np.array(lengths, dtype=np.int64)
-    first = np.zeros(len(values) + 1, dtype=bool)
-    first[starts] = True
-    zero = values == 0
-    run = zero & (first[:-1] | ~np.concatenate(([False], zero[:-1])))
-    kept = np.flatnonzero(~zero | run)  # every count that is not zero, and the first of each run of zeros
-    is_run = zero[kept]
-    token_count = np.where(is_run, 2, 1)
-    tokens = np.repeat(values[kept], token_count)
-    token_ends = np.cumsum(token_count)
-    run_lengths = np.diff(np.append(kept, len(values)))
-    tokens[token_ends[is_run] - 1] = run_lengths[is_run].astype(np.uint64)
-    body, byte_ends = _varints(tokens)
-    token_ends = np.concatenate(([0], token_ends))
-    byte_ends = np.concatenate(([0], byte_ends))
-    begin = byte_ends[token_ends[np.searchsorted(kept, starts)]].tolist()
-    end = byte_ends[token_ends[np.searchsorted(kept, ends)]].tolist()
-    prefix = np.array(lows, dtype="<u2").tobytes()
-    return [
-        prefix[2 * i : 2 * i + 2] + body[a:b] if length else b""
-        for i, (a, b, length) in enumerate(zip(begin, end, lengths, strict=True))
-    ]
+    lows: Ints
+    lengths: Ints
+    counts: Ints
 
+    def __len__(self) -> int:
+        return len(self.lows)
 
-def _varints(tokens: npt.NDArray[np.uint64]) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """LEB128 of each token, and where each ends."""
-    if not len(tokens) or int(tokens.max()) < 128:
-        return tokens.astype(np.uint8).tobytes(), np.arange(1, len(tokens) + 1, dtype=np.int64)
-    sizes = np.ones(len(tokens), dtype=np.int64)
-    for group in range(1, 10):
-        sizes += tokens >= np.uint64(1 << (7 * group))
-    ends = np.cumsum(sizes)
-    out = np.zeros(int(ends[-1]), dtype=np.uint8)
-    for group in range(int(sizes.max())):
-        mask = sizes > group
-        part = (tokens[mask] >> np.uint64(7 * group)) & np.uint64(0x7F)
-        more = np.where(sizes[mask] > group + 1, 0x80, 0).astype(np.uint8)
-        out[ends[mask] - sizes[mask] + group] = part.astype(np.uint8) | more
-    return out.tobytes(), ends
+    def pack(self) -> bytes:
+        """As a block; how many rows it has is told beside it."""
+        return pack(np.concatenate((self.lows, self.lengths, self.counts)))
 
+    @staticmethod
+    def unpack(block: bytes, rows: int) -> Histograms:
+        """Of a block of so many rows."""
+        values = unpack(block, 1)[0]
+        return Histograms(values[:rows], values[rows : 2 * rows], values[2 * rows :])
 
-def add_to(buckets: dict[int, int], blob: bytes) -> None:
-    """Add a stored histogram to bucket → count."""
-    if not blob:
-        return
-    bucket = blob[0] | blob[1] << 8
-    value = shift = 0
-    run = False
-    for byte in blob[2:]:
-        value |= (byte & 0x7F) << shift
-        if byte & 0x80:
-            shift += 7
-            continue
-        if run:
-            bucket += value
-            run = False
-        elif value:
-            buckets[bucket] = buckets.get(bucket, 0) + value
-            bucket += 1
-        else:
-            run = True
-        value = shift = 0
+    @staticmethod
+    def joined(parts: Sequence[Histograms]) -> Histograms:
+        """Rows of all parts, one after the other."""
+        nothing = np.zeros(0, np.int64)
+        if not parts:
+            return Histograms(nothing, nothing, nothing)
+        return Histograms(
+            np.concatenate([p.lows for p in parts]),
+            np.concatenate([p.lengths for p in parts]),
+            np.concatenate([p.counts for p in parts]),
+        )
 
+    def cells(self) -> tuple[Ints, Ints, Ints]:
+        """Row, bucket and count of every count that is not zero."""
+        rows = np.repeat(np.arange(len(self)), self.lengths)
+        begins = np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+        buckets = self.lows[rows] + np.arange(len(self.counts)) - begins
+        kept = self.counts != 0
+        return rows[kept], buckets[kept], self.counts[kept]
 
-def decode(blob: bytes) -> Histogram:
-    """One stored histogram, without the zero counts at its ends."""
-    buckets: dict[int, int] = {}
-    add_to(buckets, blob)
-    return Histogram.from_buckets(buckets)
+    def merged(self, group: Ints, groups: int) -> Histograms:
+        """One histogram a group: ``group`` says of each row which; a row of group -1 is left out."""
+        rows, buckets, counts = self.cells()
+        wanted = group[rows] >= 0
+        keys = group[rows[wanted]] * (2 * BUCKETS) + buckets[wanted]
+        order = np.argsort(keys, kind="stable")
+        keys, counts = keys[order], counts[wanted][order]
+        lows, lengths = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+        if not len(keys):
+            return Histograms(lows, lengths, counts)
+        begins = np.flatnonzero(np.diff(keys, prepend=-1))
+        sums = np.add.reduceat(counts, begins)
+        of, bucket = np.divmod(keys[begins], 2 * BUCKETS)
+        first = np.flatnonzero(np.diff(of, prepend=-1))
+        last = np.append(first[1:], len(of)) - 1
+        lows[of[first]] = bucket[first]
+        lengths[of[first]] = bucket[last] - bucket[first] + 1
+        filled = np.zeros(int(lengths.sum()), np.int64)
+        filled[(np.cumsum(lengths) - lengths)[of] + bucket - lows[of]] = sums
+        return Histograms(lows, lengths, filled)
+
+    def each(self) -> list[Histogram]:
+        """The histograms as records."""
+        ends = np.cumsum(self.lengths).tolist()
+        return [
+            Histogram(low, tuple(self.counts[end - length : end].tolist())) if length else Histogram()
+            for low, length, end in zip(self.lows.tolist(), self.lengths.tolist(), ends, strict=True)
+        ]

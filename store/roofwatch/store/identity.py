@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from roofwatch.model.answer import device_json
 from roofwatch.model.ids import content_id
 from roofwatch.model.record import Device, Node
@@ -30,3 +32,8 @@ def device_id(device: Device) -> int:
 def peaks_id(device: Device) -> int:
     """What roofs rest on: the same for all devices of one model with the same peaks."""
     return content_id("peaks", device.vendor, device.model, device_json(device)["peaks"])
+
+
+def devices_id(devices: Iterable[int]) -> int:
+    """A window's devices, in any order, by their ids."""
+    return content_id("devices", *sorted(set(devices)))

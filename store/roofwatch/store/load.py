@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
-from roofwatch.model.answer import device_json
+from roofwatch.model.answer import device_json, estimated, weight_of
 from roofwatch.model.record import Cost, Device, DeviceState, Node, Padding, Process, Signature, Window
-from roofwatch.store import bulk, schema
-from roofwatch.store.identity import agent_id, node_id, text_id
+from roofwatch.store import bulk, rollup, schema
+from roofwatch.store.blocks import pack
+from roofwatch.store.identity import agent_id, devices_id, node_id, text_id
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
 from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
 MAX_KNOWN = 500_000  # rows of a dimension remembered: about 100 MB
-
-_FACT_NAMES = (
-    "window_id", "signature_id", "total_ns", "min_ns", "max_ns", "step_ns", "calls", "step_calls", "device", "evidence",
-    "bound", "histogram", "formula_bound",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +76,8 @@ class Loader:
 
     now_ns: Callable[[], int]
     known: Known = field(default_factory=Known)
+    newest: dict[int, int] = field(default_factory=dict)  # the hour that each process has come to
+    waiting: dict[tuple[int, int], None] = field(default_factory=dict)  # (process, hour) left to sum up until then
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""
@@ -97,13 +95,18 @@ class Loader:
         windows = self._new_windows(connection, fresh)
         self._dimensions(connection, fresh)
         self._window_parts(connection, windows)
-        flat = list(
-            chain.from_iterable(
-                chain.from_iterable(zip(repeat(number), *w.facts.columns, strict=False)) for number, w in windows
-            )
-        )
-        bulk.insert(connection, schema.kernel_stats, _FACT_NAMES, flat)
+        self._kernels(connection, windows)
+        rollup.changed(connection, windows)
+        rollup.close(connection, windows, self.newest, self.waiting)
         return outcomes
+
+    def _kernels(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:
+        blocks = [
+            (number, len(w.facts), pack(w.facts.columns), w.facts.histograms.pack())
+            for number, w in windows
+            if len(w.facts)
+        ]
+        bulk.insert(connection, schema.kernel_blocks, KERNEL_BLOCK_NAMES, list(chain.from_iterable(blocks)))
 
     def _hello(self, connection: Connection, hello: Hello) -> None:
         names = ("id", "name", "boot", "version", "node_id", "seen_unix_ns")
@@ -133,7 +136,7 @@ class Loader:
         by_uid: dict[bytes, UnpackedWindow] = {}
         for w in chain.from_iterable(work.windows for work in group):
             by_uid.setdefault(bytes.fromhex(w.window.uid), w)
-        rows = (window_row(uid, w.window) for uid, w in by_uid.items())
+        rows = (window_row(uid, w.window, devices_id(w.devices)) for uid, w in by_uid.items())
         flat = list(chain.from_iterable(rows))
         inserted = bulk.insert_returning(connection, schema.windows, WINDOW_NAMES, flat, ("id", "uid"))
         return [(number, by_uid[uid]) for number, uid in inserted]
@@ -146,6 +149,10 @@ class Loader:
         news = self.known.news(schema.devices, devices)
         flat = list(chain.from_iterable(device_row(i, *d) for i, d in news.items()))
         bulk.insert(connection, schema.devices, DEVICE_NAMES, flat, bulk.nothing())
+        sets = {devices_id(w.devices): w.devices for work in group for w in work.windows}
+        news = self.known.news(schema.device_sets, sets)
+        flat = [x for i, of in news.items() for device in sorted(set(of)) for x in (i, device)]
+        bulk.insert(connection, schema.device_sets, ("id", "device_id"), flat, bulk.nothing())
         self._signatures(connection, dict(chain.from_iterable(work.signatures.items() for work in group)))
         roofs = dict(chain.from_iterable(work.roofs.items() for work in group))
         names = ("signature_id", "peaks_id", "roof_ns", "ridge")
@@ -242,6 +249,7 @@ class Loader:
 
 COLLECTIVE_NAMES = tuple(c.name for c in schema.collectives.columns)
 IDLE_CAUSE_NAMES = tuple(c.name for c in schema.idle_causes.columns)
+KERNEL_BLOCK_NAMES = tuple(c.name for c in schema.kernel_blocks.columns)
 GRAPH_NAMES = tuple(c.name for c in schema.graphs.columns)
 WINDOW_DEVICE_NAMES = tuple(c.name for c in schema.window_devices.columns)
 DEVICE_NAMES = tuple(c.name for c in schema.devices.columns)
@@ -267,7 +275,7 @@ def signature_row(identity: int, s: Signature) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
+def window_row(uid: bytes, w: Window, devices: int) -> tuple[Any, ...]:
     """A row of ``windows``, without its number."""
     return (
         uid, w.process.id, w.start_unix_ns, w.duration_ns, w.steps, w.represents_ns, str(w.trigger), w.collector,
@@ -277,6 +285,8 @@ def window_row(uid: bytes, w: Window) -> tuple[Any, ...]:
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
         w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
         w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, *_lengths(w.padding),
+        devices, w.span_ns, sum(estimated(d.span_ns, weight_of(w, d)) for d in w.devices),
+        sum(g.total_ns for g in w.graphs), sum(g.attributed_ns for g in w.graphs),
     )  # fmt: skip
 
 

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from roofwatch.model.record import Bound, Device, Evidence, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.decode import Decoder, Known
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.blocks import FACT, Ints
 from roofwatch.store.checks import (
     MAX_COUNT,
     MAX_NS,
     MAX_RATE,
-    below,
     check_device,
     check_process,
     check_signature,
@@ -28,26 +28,31 @@ from roofwatch.store.checks import (
     check_window,
     fail,
     in_range,
-    rates,
 )
-from roofwatch.store.histograms import BUCKETS, encode_column
+from roofwatch.store.histograms import BUCKETS, Histograms
 from roofwatch.store.identity import device_id, peaks_id
 from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES
 
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
 MAX_KNOWN = 200_000  # signatures remembered: about 200 MB
+NO_KERNELS = (BOUND_CODES[Bound.COPY], BOUND_CODES[Bound.COMMUNICATION])  # what no kernel profiler looks into
+_TIMES = ("total_ns", "min_ns", "max_ns", "step_ns")
 
 Roofs = dict[tuple[int, int], tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The kernels of one window: columns of ``kernel_stats`` in its order, without ``window_id``."""
+    """The kernels of one window: a matrix of ``blocks.FACT``, and a histogram each."""
 
-    columns: tuple[Sequence[Any], ...] = ((),) * 12
+    columns: Ints
+    histograms: Histograms
 
     def __len__(self) -> int:
-        return len(self.columns[0])
+        return int(self.columns.shape[1])
+
+
+NO_FACTS = Facts(np.zeros((len(FACT), 0), np.int64), Histograms.joined(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Unpacker:
             raise WireError(f"segment of {rows} kernels: the limit is {MAX_ROWS}")
         try:
             return self._unpack(envelope, message, rows)
-        except (IndexError, ValueError, KeyError, RecursionError) as error:
+        except (IndexError, ValueError, KeyError, RecursionError, OverflowError) as error:
             raise WireError(f"damaged segment: {error}") from error
 
     def _unpack(self, envelope: pb.SegmentEnvelope, message: pb.Segment, rows: int) -> Unpacked:
@@ -117,8 +122,10 @@ class Unpacker:
             check_signature(signatures[identity])
             self.checked.add(identity)
         ids = [(device_id(d), peaks_id(d)) for d in decoder.devices]
-        roofs: Roofs = {}
-        windows = [_unpack_window(decoder, w, ids, roofs) for w in message.windows]
+        segment = _Segment(
+            decoder, ids, np.array(decoder.signature_ids, np.int64), np.array(message.dictionary.signatures.kernel, int)
+        )
+        windows = [segment.window(w) for w in message.windows]
         return Unpacked(
             agent=segment_id.agent,
             boot=segment_id.boot,
@@ -127,59 +134,105 @@ class Unpacker:
             windows=windows,
             devices={ids[i][0]: (d, ids[i][1]) for i, d in enumerate(decoder.devices)},
             signatures=signatures,
-            roofs=roofs,
+            roofs=segment.roofs,
             drops=dict(message.agent_drops),
             rows=rows,
         )
 
 
-def _unpack_window(
-    decoder: Decoder, message: pb.Window, ids: Sequence[tuple[int, int]], roofs: Roofs
-) -> UnpackedWindow:
-    window = decoder.window(message, kernels=False)
-    check_window(window)
-    columns = message.kernels
-    devices = [ids[d.device] for d in message.devices]
-    facts = _facts(decoder, columns, len(devices)) if columns.signature else Facts()
-    pairs = [(s, devices[d][1]) for s, d in zip(facts.columns[0], facts.columns[7], strict=True)]
-    values = zip(rates("roof_ns", columns.roof_ns, MAX_NS), rates("ridge", columns.ridge, MAX_RATE), strict=True)
-    roofs.update(zip(pairs, values, strict=True))
-    return UnpackedWindow(window, facts, tuple(device for device, _ in devices))
+@dataclass(slots=True)
+class _Segment:
+    """What the windows of a segment share, and the roofs that they tell."""
+
+    decoder: Decoder
+    ids: Sequence[tuple[int, int]]  # of devices and their peaks
+    signatures: Ints
+    names: Ints  # of their kernels, by place in the dictionary
+    roofs: Roofs = field(default_factory=dict)
+    told: set[tuple[int, int]] = field(default_factory=set)  # (place of signature, peaks)
+
+    def window(self, message: pb.Window) -> UnpackedWindow:
+        window = self.decoder.window(message, kernels=False)
+        check_window(window)
+        devices = [self.ids[d.device] for d in message.devices]
+        facts = self._facts(message.kernels, [d.device.model for d in window.devices])
+        self._add_roofs(message.kernels, len(facts), [peaks for _, peaks in devices])
+        return UnpackedWindow(window, facts, tuple(device for device, _ in devices))
+
+    def _add_roofs(self, columns: pb.KernelStats, rows: int, peaks: Sequence[int]) -> None:
+        """The roofs that are known, where the segment has not told them yet."""
+        roof, ridge = _rates("roof_ns", columns.roof_ns, MAX_NS), _rates("ridge", columns.ridge, MAX_RATE)
+        if not len(roof) == len(ridge) == rows:
+            fail("kernel columns of unequal lengths")
+        unknown = (np.isnan(roof) & np.isnan(ridge)).tolist()
+        for i, pair in enumerate(zip(columns.signature, [peaks[d] for d in columns.device], strict=True)):
+            if pair not in self.told and not unknown[i]:
+                self.told.add(pair)
+                self.roofs[int(self.signatures[pair[0]]), pair[1]] = (_known(roof[i]), _known(ridge[i]))
+
+    def _facts(self, columns: pb.KernelStats, models: Sequence[str]) -> Facts:
+        rows = len(columns.signature)
+        if not rows:
+            return NO_FACTS
+        places = _column("signature", columns.signature, len(self.signatures))
+        device = _column("device", columns.device, len(models))
+        text = self.decoder.text
+        bounds = {i: BOUND_CODES[Bound(text(i))] for i in set(columns.bound)}
+        evidences = {i: EVIDENCE_CODES[Evidence(text(i))] for i in set(columns.evidence)}
+        second = columns.formula_bound or [0] * rows  # not sent by the first versions, nor where there is none
+        seconds = {i: BOUND_CODES[Bound(text(i))] if i else -1 for i in set(second)}
+        told = {
+            "device": device,
+            **{name: _column(name, getattr(columns, name), MAX_NS) for name in _TIMES},
+            **{name: _column(name, getattr(columns, name), MAX_COUNT) for name in ("calls", "step_calls")},
+            "evidence": np.array([evidences[i] for i in columns.evidence], np.int64),
+            "bound": np.array([bounds[i] for i in columns.bound], np.int64),
+            "formula_bound": np.array([seconds[i] for i in second], np.int64),
+        }
+        if {rows} != {len(column) for column in told.values()}:
+            fail("kernel columns of unequal lengths")
+        told["signature_id"] = self.signatures[places]
+        told["first"] = first_of_kernels(self.names[places], device, told["bound"], models)
+        keys = (places * len(models) + device) * len(EVIDENCE_CODES) + told["evidence"]
+        if len(np.unique(keys)) != rows:
+            fail("the same signature, device and evidence twice in a window")
+        return Facts(np.stack([told[name] for name in FACT]), _histograms(columns, rows))
 
 
-def _facts(decoder: Decoder, columns: pb.KernelStats, devices: int) -> Facts:
-    signature = [decoder.signature_ids[i] for i in columns.signature]
-    device = list(columns.device)
-    bounds = {i: BOUND_CODES[Bound(decoder.text(i))] for i in set(columns.bound)}
-    evidences = {i: EVIDENCE_CODES[Evidence(decoder.text(i))] for i in set(columns.evidence)}
-    bound, evidence = [bounds[i] for i in columns.bound], [evidences[i] for i in columns.evidence]
-    second = columns.formula_bound or [0] * len(signature)  # not sent by the first versions, nor where there is none
-    seconds = {i: BOUND_CODES[Bound(decoder.text(i))] if i else None for i in set(second)}
-    total, low, high = list(columns.total_ns), list(columns.min_ns), list(columns.max_ns)
-    step, calls, step_calls = list(columns.step_ns), list(columns.calls), list(columns.step_calls)
-    formula = [seconds[i] for i in second]
-    facts = (
-        signature, total, low, high, step, calls, step_calls, device, evidence, bound, _histograms(columns), formula,
-    )  # fmt: skip
-    if {len(column) for column in facts} != {len(signature)}:
-        fail("kernel columns of unequal lengths")
-    below("device", device, devices)
-    for name, column in (("total_ns", total), ("min_ns", low), ("max_ns", high), ("step_ns", step)):
-        below(name, column, MAX_NS)
-    for name, column in (("calls", calls), ("step_calls", step_calls)):
-        below(name, column, MAX_COUNT)
-    if len(set(zip(signature, device, evidence, strict=True))) != len(signature):
-        fail("the same signature, device and evidence twice in a window")
-    return Facts(facts)
+def _known(value: np.float64) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
-def _histograms(columns: pb.KernelStats) -> list[bytes]:
-    lows, lengths = list(columns.histogram_low), list(columns.histogram_length)
-    counts = np.fromiter(columns.histogram_counts, np.uint64, len(columns.histogram_counts))
-    if len(lows) != len(lengths) or sum(lengths) != len(counts):
+def _rates(name: str, values: Sequence[float], limit: float) -> npt.NDArray[np.float64]:
+    """Floats as they travel, not a number where unknown."""
+    column = np.fromiter(values, np.float64, len(values))
+    if not ((np.isnan(column)) | ((column >= 0) & (column < limit))).all():
+        fail(f"{name}: a value is out of range")
+    return column
+
+
+def first_of_kernels(names: Ints, device: Ints, bound: Ints, models: Sequence[str]) -> Ints:
+    """1 for one row of each kernel's name a device model, 0 for the others and what is no kernel to look into."""
+    model = np.array([models.index(name) for name in models], np.int64)[device]
+    first = np.zeros(len(names), np.int64)
+    kernels = np.flatnonzero(~np.isin(bound, NO_KERNELS))
+    _, where = np.unique(names[kernels] * len(models) + model[kernels], return_index=True)
+    first[kernels[where]] = 1
+    return first
+
+
+def _column(name: str, values: Sequence[int], limit: int) -> Ints:
+    """A column of what the wire has unsigned."""
+    column = np.fromiter(values, np.uint64, len(values))
+    if len(column) and int(column.max()) >= limit:
+        fail(f"{name}: {column.max()} is out of range")
+    return column.astype(np.int64)
+
+
+def _histograms(columns: pb.KernelStats, rows: int) -> Histograms:
+    lows = _column("histogram_low", columns.histogram_low, BUCKETS)
+    lengths = _column("histogram_length", columns.histogram_length, BUCKETS)
+    counts = _column("histogram_counts", columns.histogram_counts, MAX_COUNT)
+    if not len(lows) == len(lengths) == rows or int(lengths.sum()) != len(counts):
         fail("the histogram columns do not fit each other")
-    below("histogram_low", lows, BUCKETS)
-    below("histogram_length", lengths, BUCKETS)
-    if len(counts):
-        below("histogram_counts", [int(counts.max())], MAX_COUNT)
-    return encode_column(lows, lengths, counts)
+    return Histograms(lows, lengths, counts)

@@ -5,28 +5,32 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+import numpy as np
+from sqlalchemy import Connection, select
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Key, Part, Standing, standing
-from roofwatch.model.diagnosis_mistakes import EARLY_STEPS, Conditions
+from roofwatch.model.diagnosis_mistakes import Conditions
 from roofwatch.model.diagnosis_report import Calls, Scene, chosen, is_training, report
-from roofwatch.model.record import Bound, Padding, Phase, Trigger, Vendor
+from roofwatch.model.record import Padding, Phase, Trigger, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
+from roofwatch.store.gather import OfDevice
 from roofwatch.store.queries import kernels, peers
-from roofwatch.store.queries.coverage import cost, coverage
-from roofwatch.store.queries.scope import devices_of, windows_of
+from roofwatch.store.queries.coverage import cost, coverage, figures
+from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums
-from roofwatch.store.schema import BOUNDS, kernel_stats, processes, signatures, texts, windows
+from roofwatch.store.schema import BOUNDS, processes, signatures, texts, windows
+from roofwatch.store.sums import COLUMN, Sums
+from roofwatch.store.unpack import NO_KERNELS
 
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
-_NO_KERNELS = [code for code, bound in BOUNDS.items() if bound in {Bound.COPY, Bound.COMMUNICATION}]
 
 
 def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """The report; ``limit`` kernels are worth a row."""
-    parts = kernels.parts_of(connection, f)
+    found, of = kernels.gathered(connection, f)
+    parts = kernels.parts_from(found, of)
     devices = kernels.devices_with_peaks(connection, f)
     vendors = {device["model"]: Vendor(device["vendor"]) for device in devices}
     standings = _standings(connection, parts, vendors)
@@ -37,9 +41,9 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     scene = Scene(
         vendors=vendors,
         precisions=_precisions(devices),
-        calls=_calls(connection, f, shown),
+        calls=_calls(connection, found, of, shown),
         conditions=_conditions(connection, f),
-        training=is_training(_phases(connection, f)),
+        training=is_training(_phases(connection, parts)),
         pid=_pid(connection, f),
         peers=_peers(connection, f, time),
     )
@@ -70,96 +74,55 @@ def _precisions(devices: list[dict[str, Any]]) -> dict[str, frozenset[str]]:
     }  # fmt: skip
 
 
-def _calls(connection: Connection, f: Filter, shown: Collection[Key]) -> dict[str, Calls]:
+def _calls(connection: Connection, found: Sums, of: Sequence[OfDevice], shown: Collection[Key]) -> dict[str, Calls]:
     """Calls of every kernel by its name, on the device models of the rows that are shown."""
-    scope, k, s, w = devices_of(f), kernel_stats.c, signatures.c, windows.c
     models = {key[1] for key in shown}
-    by_window = (
-        select(
-            s.kernel_id,
-            k.window_id,
-            func.sum(k.calls).label("calls"),
-            func.sum(k.step_calls).label("step_calls"),
-        )
-        .select_from(scope)
-        .join(kernel_stats, kernels.of_device(scope))
-        .join(signatures, s.id == k.signature_id)
-        .where(scope.c.model.in_(models), k.bound.not_in(_NO_KERNELS))
-        .group_by(s.kernel_id, k.window_id)
-        .subquery()
-    )
-    b = by_window.c
-    stepping = w.steps > 0
-    query = (
-        select(
-            texts.c.value,
-            func.sum(b.calls),
-            func.sum(case((stepping, b.step_calls), else_=0)),
-            func.sum(case((stepping, w.steps), else_=0)),
-        )
-        .select_from(by_window)
-        .join(windows, w.id == b.window_id)
-        .join(texts, texts.c.id == b.kernel_id)
-        .group_by(texts.c.value)
-    )
-    return {
-        name: Calls(int(calls), int(inside), int(steps)) for name, calls, inside, steps in connection.execute(query)
-    }
+    wanted = np.array([device.model in models for device in of], np.bool_)
+    rows = found.where(wanted[found.device] & ~np.isin(found.columns[COLUMN["bound"]], NO_KERNELS))
+    names = _kernel_names(connection, set(rows.columns[0].tolist()))
+    calls: dict[str, Calls] = {}
+    columns = [rows.columns[COLUMN[name]].tolist() for name in ("signature_id", "calls", "stepping_calls", "steps")]
+    for signature, count, inside, steps in zip(*columns, strict=True):
+        before = calls.get(names[signature], Calls(0))
+        calls[names[signature]] = Calls(before.calls + count, before.step_calls + inside, before.steps + steps)
+    return calls
+
+
+def _kernel_names(connection: Connection, of: set[int]) -> dict[int, str]:
+    s = signatures.c
+    query = select(s.id, texts.c.value).join(texts, texts.c.id == s.kernel_id)
+    return {signature: name for signature, name in connection.execute(among(query, s.id, of))}
 
 
 def _conditions(connection: Connection, f: Filter) -> Conditions:
     """How the windows were taken."""
-    w = windows.c
-    early = and_(w.first_step.is_not(None), w.first_step < EARLY_STEPS)
-    sums_of = (w.padding_batches, w.padding_real_tokens, w.padding_padded_tokens, w.padding_real_squared,
-               w.padding_padded_squared)  # fmt: skip
-    unclear = 2 * w.classified_ns < w.classifiable_ns
-    shapeless = case((and_(unclear, w.has_host_events, ~w.shapes_recorded), 1))
-    without = (func.count(shapeless), func.count(case((and_(unclear, ~w.has_host_events), 1))))
-    waited = (func.sum(w.waits), func.sum(w.wait_ns), func.max(w.longest_wait_ns))
-    recorded = (func.sum(w.python_events), func.sum(w.events_read))
-    count, steps, started, shapes, ops, waits, wait_ns, longest, python, events, *padding = connection.execute(
-        windows_of(
-            f, func.count(), func.sum(w.steps), func.count(case((early, 1))), *without, *waited, *recorded,
-            *map(func.sum, sums_of),
-        )
-    ).one()  # fmt: skip
+    found = figures(connection, f)
     seen = coverage(connection, f)
-    known = [None if figure is None else int(figure) for figure in padding]
+    padding = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
     return Conditions(
-        windows=count,
-        steps=None if steps is None else int(steps),
-        early_windows=started,
-        python_events=int(python or 0),
-        events=int(events or 0),
-        waits=_known(waits),
-        wait_ns=_known(wait_ns),
-        longest_wait_ns=_known(longest),
-        shapeless_windows=shapes,
-        opless_windows=ops,
+        windows=found["windows"] or 0,
+        steps=found["steps"],
+        early_windows=found["early_windows"] or 0,
+        python_events=found["python_events"] or 0,
+        events=found["events_read"] or 0,
+        waits=found["waits"],
+        wait_ns=found["wait_ns"],
+        longest_wait_ns=found["longest_wait_ns"],
+        shapeless_windows=found["shapeless_windows"] or 0,
+        opless_windows=found["opless_windows"] or 0,
         backlog_share=ratio(seen.backlog_ns, seen.device_time_ns),
         graph_share=ratio(seen.graph_ns, seen.device_time_ns),
-        padding=_padding(known),
+        padding=_padding([found[f"padding_{name}"] for name in padding]),
         cost_share=cost(connection, f)["share"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
     )
 
 
-def _known(figure: Any) -> int | None:
-    return None if figure is None else int(figure)
-
-
-def _phases(connection: Connection, f: Filter) -> set[Phase]:
+def _phases(connection: Connection, of: Collection[Key]) -> set[Phase]:
     """The phases that any kernel was launched in."""
-    scope = devices_of(f)
-    query = (
-        select(signatures.c.phase)
-        .distinct()
-        .select_from(scope)
-        .join(kernel_stats, kernels.of_device(scope))
-        .join(signatures, signatures.c.id == kernel_stats.c.signature_id)
-    )
-    return {Phase(phase) for phase in connection.scalars(query)}
+    s, wanted = signatures.c, {key[0] for key in of}
+    found = connection.execute(among(select(s.id, s.phase), s.id, wanted))
+    return {Phase(phase) for signature, phase in found if signature in wanted}
 
 
 def _pid(connection: Connection, f: Filter) -> int | None:

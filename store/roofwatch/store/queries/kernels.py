@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CTE, Connection, and_, func, select
+import numpy as np
+from sqlalchemy import Connection, func, select
 
 from roofwatch.model.answer_rows import StatSum, rows
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Phase, Signature, Vendor
 from roofwatch.store.filter import Filter
-from roofwatch.store.histograms import add_to
+from roofwatch.store.gather import Devices, OfDevice, from_pieces, from_windows
 from roofwatch.store.queries.coverage import cost, summary
-from roofwatch.store.queries.scope import among, devices_of
-from roofwatch.store.schema import BOUNDS, EVIDENCES, devices, kernel_stats, roofs, signatures, texts
+from roofwatch.store.queries.plan import plan, rows_of, windows_only
+from roofwatch.store.queries.scope import among, device_matches, device_sets_of, owners
+from roofwatch.store.rollup_sources import Conditions
+from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures, texts, windows
+from roofwatch.store.sums import Sums
 
 # Columns of a signature that are fields of the record as they are.
 PLAIN = ("shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes", "flops_max")
@@ -69,45 +73,50 @@ def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     }
 
 
-def parts_of(connection: Connection, f: Filter) -> dict[Key, list[SignaturePart]]:
-    """The sums of every row, without what describes it."""
-    scope, k = devices_of(f), kernel_stats.c
-    query = (
-        select(
-            k.signature_id,
-            scope.c.model,
-            scope.c.peaks_id,
-            k.bound,
-            k.evidence,
-            k.formula_bound,
-            scope.c.vendor,
-            func.sum(k.calls),
-            func.sum(k.total_ns),
-            func.sum(k.total_ns * scope.c.weight),
-            func.min(k.min_ns),
-            func.max(k.max_ns),
-            func.sum(k.step_calls),
-            func.sum(k.step_ns),
-        )
-        .select_from(scope)
-        .join(kernel_stats, of_device(scope))
-        .group_by(k.signature_id, scope.c.model, scope.c.vendor, scope.c.peaks_id, k.bound, k.evidence, k.formula_bound)
-    )
-    parts = defaultdict(list)
-    for signature, model, peaks, bound, evidence, formula, vendor, *sums in connection.execute(query):
-        calls, total, est, low, high, step_calls, step = sums
+def parts_of(connection: Connection, f: Filter, where: Conditions = ()) -> dict[Key, list[SignaturePart]]:
+    """The sums of every row, without what describes it; ``where`` as in ``gathered``."""
+    return parts_from(*gathered(connection, f, where=where))
+
+
+def gathered(
+    connection: Connection,
+    f: Filter,
+    *,
+    histograms: bool = False,
+    wanted: Collection[int] | None = None,
+    where: Conditions = (),
+) -> tuple[Sums, list[OfDevice]]:
+    """The kernels of a filter, one row a device, signature, bound and evidence; of ``wanted`` signatures only.
+
+    ``where`` limits the windows further (columns of ``windows``): then they are read one by one.
+    """
+    chosen, known = windows_only(f) if where else plan(connection, f), Devices()
+    parts = []
+    if chosen.has_windows:
+        own = [chosen.windows, *owners(f), *device_sets_of(f, windows.c.devices_id), *where]
+        parts.append(from_windows(connection, own, device_matches(f), known, histograms=histograms, wanted=wanted))
+    if chosen.has_pieces:
+        own = [chosen.pieces, *owners(f), *device_matches(f)]
+        parts.append(from_pieces(connection, own, known, histograms=histograms, wanted=wanted))
+    return Sums.joined(parts), known.rows
+
+
+def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignaturePart]]:
+    """The sums of rows that ``gathered`` gives; devices of one model with the same peaks are one."""
+    told = sorted({(d.model, d.vendor, d.peaks_id) for d in of})
+    number = np.array([told.index((d.model, d.vendor, d.peaks_id)) for d in of], np.int64)
+    merged = Sums(found.columns, number[found.device]).reduced()
+    parts: dict[Key, list[SignaturePart]] = defaultdict(list)
+    for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
+        model, vendor, peaks = told[kind]
+        signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = row
         parts[signature, model].append(
             SignaturePart(
-                (signature, model), peaks, bound, evidence, formula, vendor, int(calls), int(total), float(est), low,
-                high, int(step_calls), int(step),
+                (signature, model), peaks, bound, evidence, None if formula < 0 else formula, vendor, calls, total,
+                float(est), low, high, step_calls, step,
             )
         )  # fmt: skip
     return parts
-
-
-def of_device(scope: CTE) -> Any:
-    """Joins the kernels of a scope's devices."""
-    return and_(kernel_stats.c.window_id == scope.c.window_id, kernel_stats.c.device == scope.c.position)
 
 
 def _ranked(parts: dict[Key, list[SignaturePart]]) -> list[Key]:
@@ -133,7 +142,7 @@ def sums_of(
 ) -> dict[Key, list[StatSum]]:
     """The sums of some rows, with signature, roof and, where asked for, histogram (its percentiles are what costs)."""
     wanted = {key[0] for key in shown}
-    described = _signatures(connection, wanted)
+    names = described(connection, wanted)
     roof = roofs_of(connection, wanted)
     merged = _histograms(connection, f, wanted) if histograms else {}
     sums: dict[Key, list[StatSum]] = defaultdict(list)
@@ -142,7 +151,7 @@ def sums_of(
             roof_ns, ridge = roof.get((key[0], p.peaks_id), (None, None))
             sums[key].append(
                 StatSum(
-                    signature=described[key[0]],
+                    signature=names[key[0]],
                     device=key[1],
                     calls=p.calls,
                     total_ns=p.total_ns,
@@ -163,7 +172,8 @@ def sums_of(
     return sums
 
 
-def _signatures(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
+def described(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
+    """Signatures by id."""
     kernel, op, module = texts.alias("kernel"), texts.alias("op"), texts.alias("module")
     s = signatures.c
     query = (
@@ -190,18 +200,18 @@ def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], 
 
 def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key, Histogram]:
     """Histograms merged over windows: only of what is shown, since merging is what costs."""
-    scope, k = devices_of(f), kernel_stats.c
-    query = select(k.signature_id, scope.c.model, k.histogram).select_from(scope).join(kernel_stats, of_device(scope))
-    buckets: dict[Key, dict[int, int]] = defaultdict(dict)
-    for signature, model, blob in connection.execute(among(query, k.signature_id, wanted)):
-        if signature in wanted:
-            add_to(buckets[signature, model], blob)
-    return {key: Histogram.from_buckets(counts) for key, counts in buckets.items()}
+    found, of = gathered(connection, f, histograms=True, wanted=wanted)
+    if found.histograms is None:
+        return {}
+    pairs = zip(found.columns[0].tolist(), (of[d].model for d in found.device.tolist()), strict=True)
+    numbers: dict[Key, int] = {}
+    group = np.array([numbers.setdefault(key, len(numbers)) for key in pairs], np.int64)
+    return dict(zip(numbers, found.histograms.merged(group, len(numbers)).each(), strict=True))
 
 
 def devices_with_peaks(connection: Connection, f: Filter) -> list[dict[str, Any]]:
     """One device a set of peaks, without what tells it from its like."""
-    scope = devices_of(f)
-    query = select(func.min(scope.c.device_id)).group_by(scope.c.model, scope.c.peaks_id)
+    rows = rows_of(plan(connection, f), f, device_sums)
+    query = select(func.min(rows.c.device_id)).group_by(rows.c.model, rows.c.peaks_id)
     described = connection.scalars(select(devices.c.peaks).where(devices.c.id.in_(query)).order_by(devices.c.model))
     return [{**json.loads(text), "uuid": None, "index": None} for text in described]

@@ -8,92 +8,73 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import Connection, and_, func, select
 
-from roofwatch.model.answer import MfuSum, ratio
+from roofwatch.model.answer import ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.coverage import lost, mfu_by
-from roofwatch.store.queries.scope import among, devices_of, windows_of
-
-_END = schema.windows.c.start_unix_ns + schema.windows.c.duration_ns
+from roofwatch.store.queries.coverage import MFU, mfu_of
+from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.scope import among
+from roofwatch.store.rollup_sources import aggregates, total
 
 
 def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """One row a host, most device time first; over all its boots."""
-    w = schema.windows.c
+    rows = rows_of(plan(connection, f), f, schema.window_sums)
+    c = rows.c
+    device_time = func.sum(c.device_time_ns).label("device_time_ns")
+    names = ("last_unix_ns", "windows", *MFU)
     query = (
-        windows_of(
-            f,
-            schema.nodes.c.host,
-            func.max(_END),
-            func.count(w.process_id.distinct()),
-            func.count(),
-            func.sum(w.device_time_ns),
-        )
-        .group_by(schema.nodes.c.host)
-        .order_by(func.sum(w.device_time_ns).desc(), schema.nodes.c.host)
+        select(c.host, device_time, func.count(c.process_id.distinct()).label("processes"), *aggregates(rows, names))
+        .group_by(c.host)
+        .order_by(device_time.desc(), c.host)
     )
     found = connection.execute(query.limit(limit) if limit else query).all()
     on = _devices_by(connection, f, "host")
     versions = _node_versions(connection, f)
     drops = _agent_drops(connection, f)
-    used = mfu_by(connection, f, schema.nodes.c.host)
     return {
         "rows": [
             {
-                "node": host,
-                "last_seen_unix_ns": last,
-                "processes": processes_,
-                "devices": on[host].count,
-                "device": on[host].model,
-                "windows": count,
-                "device_time_ns": int(device_time),
-                "busy_share": on[host].busy_share,
-                **used.get(host, MfuSum()).as_json(),
-                "versions": versions[host],
-                "agent_drops": drops[host],
+                "node": row.host,
+                "last_seen_unix_ns": int(row.last_unix_ns),
+                "processes": row.processes,
+                "devices": on[row.host].count,
+                "device": on[row.host].model,
+                "windows": int(row.windows),
+                "device_time_ns": int(row.device_time_ns),
+                "busy_share": on[row.host].busy_share,
+                **mfu_of([getattr(row, name) for name in MFU]).as_json(),
+                "versions": versions[row.host],
+                "agent_drops": drops[row.host],
             }
-            for host, last, processes_, count, device_time in found
+            for row in found
         ]
     }
 
 
 def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """One row a process, the last seen first."""
-    w, p = schema.windows.c, schema.processes.c
-    known = and_(w.lost_in_ns.is_not(None), w.represents_ns > 0)
+    p, rows = schema.processes.c, rows_of(plan(connection, f), f, schema.window_sums)
+    names = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", *MFU)
+    last = func.max(rows.c.last_unix_ns).label("last")
     query = (
-        windows_of(
-            f,
-            p.id,
-            schema.nodes.c.host,
-            p.pid,
-            p.model,
-            p.owner,
-            p.job,
-            p.container,
-            p.rank,
-            p.world_size,
-            p.versions,
-            func.count().label("windows"),
-            func.max(_END).label("last"),
-            func.sum(w.steps).label("steps"),
-            func.sum(w.device_time_ns).label("device_time_ns"),
-            func.sum(case((known, lost()))).label("lost_ns"),
-            func.sum(case((known, w.represents_ns))).label("represented_ns"),
+        select(
+            p.id, rows.c.host, p.pid, p.model, p.owner, p.job, p.container, p.rank, p.world_size, p.versions, last,
+            *aggregates(rows, names),
         )
-        .group_by(p.id, schema.nodes.c.host)
-        .order_by(func.max(_END).desc(), p.id)
-    )
+        .join(rows, rows.c.process_id == p.id)
+        .group_by(p.id, rows.c.host)
+        .order_by(last.desc(), p.id)
+    )  # fmt: skip
     found = connection.execute(query.limit(limit) if limit else query).all()
     on = _devices_by(connection, f, "process_id")
     marks = _labels(connection, {row.id for row in found})
-    used = mfu_by(connection, f, p.id)
-    return {"rows": [_process(row, on[row.id], marks[row.id], used.get(row.id, MfuSum())) for row in found]}
+    return {"rows": [_process(row, on[row.id], marks[row.id]) for row in found]}
 
 
-def _process(row: Any, on: _Devices, labels: dict[str, str], used: MfuSum) -> dict[str, Any]:
+def _process(row: Any, on: _Devices, labels: dict[str, str]) -> dict[str, Any]:
     return {
         "process": f"{row.id:016x}",
         "node": row.host,
@@ -106,15 +87,15 @@ def _process(row: Any, on: _Devices, labels: dict[str, str], used: MfuSum) -> di
         "world_size": row.world_size,
         "device": on.model,
         "devices": on.count,
-        "windows": row.windows,
-        "last_window_unix_ns": row.last,
+        "windows": int(row.windows),
+        "last_window_unix_ns": int(row.last),
         "steps": _int(row.steps),
         "device_time_ns": int(row.device_time_ns),
         "busy_share": on.busy_share,
-        **used.as_json(),
+        **mfu_of([getattr(row, name) for name in MFU]).as_json(),
         "lost_ns": _int(row.lost_ns),
-        "represented_ns": _int(row.represented_ns),
-        "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.represented_ns)),
+        "represented_ns": _int(row.cost_represented_ns),
+        "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.cost_represented_ns)),
         "versions": json.loads(row.versions),
         "labels": labels,
     }
@@ -150,9 +131,9 @@ class _Devices:
 
 def _devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, _Devices]:
     """Devices by host or process. A device is its uuid; without one, a CPU is its host's, another its process's."""
-    c = devices_of(f).c
+    c = rows_of(plan(connection, f), f, schema.device_sums).c
     by = (c[owner], c.host, c.process_id, c.vendor, c.model, c.uuid, c.ordinal)
-    query = select(*by, func.sum(c.busy_ns * c.weight), func.sum(c.span_ns * c.weight)).group_by(*by)
+    query = select(*by, total(c.est_busy_ns), total(c.est_span_ns)).group_by(*by)
     found: dict[Any, _Devices] = defaultdict(_Devices)
     for key, host, process, vendor, model, uuid, ordinal, busy, span in connection.execute(query):
         on = found[key]
@@ -167,7 +148,8 @@ def _devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, _Dev
 
 def _node_versions(connection: Connection, f: Filter) -> dict[str, dict[str, list[str]]]:
     """Every version of every component that the processes of a host ran with."""
-    query = windows_of(f, schema.nodes.c.host, schema.processes.c.versions).distinct()
+    rows, p = rows_of(plan(connection, f), f, schema.window_sums), schema.processes.c
+    query = select(rows.c.host, p.versions).join(rows, rows.c.process_id == p.id).distinct()
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for host, text in connection.execute(query):
         for component, version in json.loads(text).items():

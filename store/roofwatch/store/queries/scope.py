@@ -5,22 +5,35 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Double, and_, case, cast, func, or_, select
+from sqlalchemy import CTE, ColumnElement, func, or_, select
 
 from roofwatch.model.errors import UsageError
 from roofwatch.store.filter import Filter
-from roofwatch.store.schema import devices, labels, nodes, processes, window_devices, windows
+from roofwatch.store.rollup_sources import weight
+from roofwatch.store.schema import device_sets, devices, labels, nodes, processes, window_devices, windows
 
 IN_LIST = 400  # values named in one statement
 
 
 def conditions(f: Filter) -> list[ColumnElement[bool]]:
     """What windows, joined with their process and node, must fulfil."""
+    found = times(windows.c.start_unix_ns, f.since_unix_ns, f.until_unix_ns)
+    return [*found, *owners(f), *device_sets_of(f, windows.c.devices_id)]
+
+
+def times(column: ColumnElement[int], since: int | None, until: int | None) -> list[ColumnElement[bool]]:
+    """That a time lies between: since ≤ column < until, without limit where None."""
     found: list[ColumnElement[bool]] = []
-    if f.since_unix_ns is not None:
-        found.append(windows.c.start_unix_ns >= f.since_unix_ns)
-    if f.until_unix_ns is not None:
-        found.append(windows.c.start_unix_ns < f.until_unix_ns)
+    if since is not None:
+        found.append(column >= since)
+    if until is not None:
+        found.append(column < until)
+    return found
+
+
+def owners(f: Filter) -> list[ColumnElement[bool]]:
+    """What processes, joined with their nodes, must fulfil."""
+    found: list[ColumnElement[bool]] = []
     if f.node is not None:
         found.append(nodes.c.host == f.node)
     if f.model is not None:
@@ -30,16 +43,18 @@ def conditions(f: Filter) -> list[ColumnElement[bool]]:
     if f.process is not None:
         found.append(_process(f.process))
     for key, value in f.labels.items():
-        owners = select(labels.c.owner_id).where(labels.c.key == key, labels.c.value == value)
-        found.append(or_(windows.c.process_id.in_(owners), processes.c.node_id.in_(owners)))
-    if wanted := device_matches(f):
-        on_device = (
-            select(window_devices.c.window_id)
-            .join(devices, devices.c.id == window_devices.c.device_id)
-            .where(window_devices.c.window_id == windows.c.id, *wanted)
-        )
-        found.append(on_device.exists())
+        marked = select(labels.c.owner_id).where(labels.c.key == key, labels.c.value == value)
+        found.append(or_(processes.c.id.in_(marked), processes.c.node_id.in_(marked)))
     return found
+
+
+def device_sets_of(f: Filter, column: ColumnElement[int]) -> list[ColumnElement[bool]]:
+    """That a window's set of devices holds one that matches."""
+    wanted = device_matches(f)
+    if not wanted:
+        return []
+    sets = select(device_sets.c.id).join(devices, devices.c.id == device_sets.c.device_id).where(*wanted)
+    return [column.in_(sets)]
 
 
 def _process(text: str) -> ColumnElement[bool]:
@@ -78,12 +93,6 @@ def windows_of(f: Filter, *columns: Any) -> Any:
 def among(query: Any, column: Any, wanted: Collection[int]) -> Any:
     """Limit a query to rows whose column is wanted; leaves it as it is when too many are wanted to name them."""
     return query.where(column.in_(wanted)) if len(wanted) <= IN_LIST else query
-
-
-def weight() -> ColumnElement[float]:
-    """How much time a device's sampled nanosecond stands for: represents ÷ span, 1 where unknown (model.answer)."""
-    known = and_(windows.c.represents_ns > 0, window_devices.c.span_ns > 0)
-    return case((known, cast(windows.c.represents_ns, Double) / cast(window_devices.c.span_ns, Double)), else_=1.0)
 
 
 def devices_of(f: Filter) -> CTE:

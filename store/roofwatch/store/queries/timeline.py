@@ -6,13 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, Connection, and_, case, func, select
+from sqlalchemy import Connection, func, select
 
 from roofwatch.model.record import Cause
 from roofwatch.model.timeline import Startup, TimelineSum, row
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.scope import devices_of, windows_of
-from roofwatch.store.schema import idle_causes, nodes, processes, window_devices, windows
+from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.scope import conditions, device_matches, devices_of, windows_of
+from roofwatch.store.rollup_schema import TIMES
+from roofwatch.store.rollup_sources import cause_rows, causes_summed, device_rows, total
+from roofwatch.store.schema import cause_sums, device_sums, nodes, processes, window_sums, windows
 
 Group = tuple[Any, ...]
 Groups = dict[Group, TimelineSum]
@@ -45,21 +48,23 @@ def timeline_by(by: str) -> Callable[[Connection, Filter, int], dict[str, Any]]:
 
 
 def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[int] | None = None) -> Groups:
-    """The timelines of groups; ``only`` these windows, where it is not None."""
-    scope = devices_of(f)
-    keys = [scope.c[name] for name in by]
-    inside = () if only is None else (scope.c.window_id.in_(only),)
+    """The timelines of groups; ``only`` these windows, where it is not None. ``by`` are columns of ``_BY``."""
+    if "window_id" in by or only is not None:
+        where = [*conditions(f), *device_matches(f), *(() if only is None else (windows.c.id.in_(only),))]
+        times, causes = (source(where).add_columns(windows.c.id.label("window_id")).subquery()
+                         for source in (device_rows, cause_rows))  # fmt: skip
+    else:
+        chosen = plan(connection, f)
+        times, causes = rows_of(chosen, f, device_sums), rows_of(chosen, f, cause_sums)
     found: Groups = defaultdict(TimelineSum)
-    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in connection.execute(
-        _busy(scope, keys).where(*inside)
-    ):
+    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in connection.execute(_busy(times, by)):
         figures = found[tuple(group)]
         figures.sampled.add(int(span), int(busy), int(copy), int(comm))
         figures.estimated.add(float(est_span), float(est_busy), float(est_copy), float(est_comm))
-    for line in connection.execute(_causes(scope, keys, inside)):
-        cause, total, est, count, longest, example, *own = line[len(keys) :]
-        figures = found[tuple(line[: len(keys)])]
-        figures.cause(Cause(cause)).add(int(total), float(est), int(count), int(longest), example, _startup(*own))
+    for line in connection.execute(causes_summed(causes, [causes.c[name] for name in by])):
+        cause, total_ns, est, count, longest, example, *own = line[len(by) :]
+        figures = found[tuple(line[: len(by)])]
+        figures.cause(Cause(cause)).add(int(total_ns), float(est), int(count), int(longest), example, _startup(*own))
     return dict(found)
 
 
@@ -67,56 +72,13 @@ def _startup(total: int, est: float, count: int, longest: int, example: str | No
     return Startup(int(total), float(est), int(count), int(longest), example) if count else None
 
 
-def _busy(scope: CTE, keys: Sequence[ColumnElement[Any]]) -> Any:
-    d = window_devices.c
-    columns = (d.span_ns, d.busy_ns, d.exposed_copy_ns, d.exposed_communication_ns)
-    both = [figure for column in columns for figure in (func.sum(column), func.sum(column * scope.c.weight))]
-    query = (
-        select(*keys, *both)
-        .select_from(scope)
-        .join(window_devices, and_(d.window_id == scope.c.window_id, d.position == scope.c.position))
-    )
+def _busy(rows: Any, by: Sequence[str]) -> Any:
+    c = rows.c
+    keys = [c[name] for name in by]
+    both = [f(c[f"{prefix}{name}"]) for name in TIMES for prefix, f in (("", func.sum), ("est_", total))]
+    query = select(*keys, *both)
     # Without windows a sum over nothing would be a row of nulls.
     return query.group_by(*keys) if keys else query.having(func.count() > 0)
-
-
-def _causes(scope: CTE, keys: Sequence[ColumnElement[Any]], inside: Sequence[ColumnElement[bool]]) -> Any:
-    """Sums by cause, with the example of the longest stretch of each."""
-    c = idle_causes.c
-    by = [*keys, c.cause]
-    steady = func.coalesce(c.steady_longest_ns, c.longest_ns)
-    order = (c.window_id, c.position)
-    place = func.row_number().over(partition_by=by, order_by=(c.longest_ns.desc(), *order))
-    steady_place = func.row_number().over(partition_by=by, order_by=(steady.desc(), *order))
-    ranked = (
-        select(
-            *(key.label(f"key{i}") for i, key in enumerate(keys)),
-            c.cause,
-            c.total_ns,
-            (c.total_ns * scope.c.weight).label("est_ns"),
-            c.count,
-            c.longest_ns,
-            c.example,
-            place.label("place"),
-            c.startup_ns,
-            (c.startup_ns * scope.c.weight).label("startup_est_ns"),
-            c.startup_count,
-            steady.label("steady_longest_ns"),
-            case((c.steady_longest_ns.is_(None), c.example), else_=c.steady_example).label("steady_example"),
-            steady_place.label("steady_place"),
-        )
-        .select_from(scope)
-        .join(idle_causes, and_(c.window_id == scope.c.window_id, c.position == scope.c.position))
-        .where(*inside)
-        .subquery()
-    )
-    r = ranked.c
-    groups = [*(r[f"key{i}"] for i in range(len(keys))), r.cause]
-    first = func.max(r.example).filter(r.place == 1)
-    steady_first = func.max(r.steady_example).filter(r.steady_place == 1)
-    of_all = (func.sum(r.total_ns), func.sum(r.est_ns), func.sum(r["count"]), func.max(r.longest_ns), first)
-    begun = (func.sum(r.startup_ns), func.sum(r.startup_est_ns), func.sum(r.startup_count))
-    return select(*groups, *of_all, *begun, func.max(r.steady_longest_ns), steady_first).group_by(*groups)
 
 
 Places = dict[Group, dict[str, Any]]
@@ -150,10 +112,15 @@ def _windows(connection: Connection, f: Filter, limit: int) -> tuple[Places, lis
 
 def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, None]:
     del limit
-    p = processes.c
-    query = windows_of(
-        f, p.id, p.pid, p.model, nodes.c.host, func.count().label("windows"), func.sum(windows.c.steps).label("steps")
-    ).group_by(p.id, p.pid, p.model, nodes.c.host)
+    p, rows = processes.c, rows_of(plan(connection, f), f, window_sums)
+    query = (
+        select(
+            p.id, p.pid, p.model, rows.c.host, func.sum(rows.c.windows).label("windows"),
+            func.sum(rows.c.steps).label("steps"),
+        )
+        .join(rows, rows.c.process_id == p.id)
+        .group_by(p.id, p.pid, p.model, rows.c.host)
+    )  # fmt: skip
     models = _models(connection, f, "process_id")
     return {
         (line.id,): {
@@ -161,7 +128,7 @@ def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, N
             "process": f"{line.id:016x}",
             "pid": line.pid,
             "model": line.model,
-            "windows": line.windows,
+            "windows": int(line.windows),
             "steps": None if line.steps is None else int(line.steps),
             "device": models.get(line.id),
         }
@@ -171,21 +138,22 @@ def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, N
 
 def _nodes(connection: Connection, f: Filter, limit: int) -> tuple[Places, None]:
     del limit
-    query = windows_of(f, nodes.c.host, func.count().label("windows")).group_by(nodes.c.host)
+    rows = rows_of(plan(connection, f), f, window_sums)
+    query = select(rows.c.host, func.sum(rows.c.windows).label("windows")).group_by(rows.c.host)
     models = _models(connection, f, "host")
     return {
-        (line.host,): {"node": line.host, "windows": line.windows, "device": models.get(line.host)}
+        (line.host,): {"node": line.host, "windows": int(line.windows), "device": models.get(line.host)}
         for line in connection.execute(query)
     }, None
 
 
 def _devices(connection: Connection, f: Filter, limit: int) -> tuple[Places, None]:
     del limit
-    scope = devices_of(f)
-    keys = [scope.c[name] for name in _BY["device"]]
-    query = select(*keys, func.count(scope.c.window_id.distinct())).group_by(*keys)
+    rows = rows_of(plan(connection, f), f, device_sums)
+    keys = [rows.c[name] for name in _BY["device"]]
+    query = select(*keys, func.sum(rows.c.windows)).group_by(*keys)
     return {
-        tuple(group): {"node": group[0], "device": group[2], "index": group[4], "windows": count}
+        tuple(group): {"node": group[0], "device": group[2], "index": group[4], "windows": int(count)}
         for *group, count in connection.execute(query)
     }, None
 
@@ -199,10 +167,10 @@ _PLACES: Mapping[str, Callable[[Connection, Filter, int], tuple[Places, list[int
 
 
 def _models(connection: Connection, f: Filter, owner: str) -> dict[Any, str]:
-    """Device models of each owner, comma between."""
-    scope = devices_of(f)
+    """Device models of each owner (a column of the scope), comma between."""
+    rows: Any = devices_of(f) if owner == "window_id" else rows_of(plan(connection, f), f, device_sums)
     found: dict[Any, list[str]] = defaultdict(list)
-    for key, model in connection.execute(select(scope.c[owner], scope.c.model).distinct().order_by(scope.c.model)):
+    for key, model in connection.execute(select(rows.c[owner], rows.c.model).distinct().order_by(rows.c.model)):
         found[key].append(model)
     return {key: ", ".join(models) for key, models in found.items()}
 

@@ -1,0 +1,179 @@
+"""Kernels of many windows or pieces as sums, read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, and_, select
+
+from roofwatch.store.blocks import FACT, SUM, Ints, joined, unpack
+from roofwatch.store.histograms import Histograms
+from roofwatch.store.rollup_sources import Conditions, weight
+from roofwatch.store.schema import (
+    devices,
+    kernel_blocks,
+    kernel_sums,
+    nodes,
+    processes,
+    rollups,
+    window_devices,
+    windows,
+)
+from roofwatch.store.sums import Sums, of_windows
+
+CHUNK = 1024  # blocks that are in memory at once: about 60 MB of 300 kernels each
+_DEVICE = FACT.index("device")
+
+
+@dataclass(frozen=True, slots=True)
+class OfDevice:
+    """What answers tell of a device, and whose roofs its kernels have."""
+
+    id: int
+    vendor: str
+    model: str
+    peaks_id: int
+
+
+@dataclass(slots=True)
+class Devices:
+    """Devices by number."""
+
+    rows: list[OfDevice] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def number(self, device: OfDevice) -> int:
+        """The number of a device, a new one at its first sight."""
+        found = self.numbers.setdefault(device.id, len(self.rows))
+        if found == len(self.rows):
+            self.rows.append(device)
+        return found
+
+
+@dataclass(slots=True)
+class _Places:
+    """Of every (window, position) the number of its device, its weight, and its window's steps."""
+
+    begins: dict[int, int] = field(default_factory=dict)
+    device: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    weight: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    steps: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+def _places(connection: Connection, where: Conditions, known: Devices) -> _Places:
+    """Positions that the conditions leave out have no device (-1)."""
+    w, d = windows.c, window_devices.c
+    query = (
+        select(w.id, d.position, weight(), w.steps, devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
+        .select_from(windows)
+        .join(processes, processes.c.id == w.process_id)
+        .join(nodes, nodes.c.id == processes.c.node_id)
+        .join(window_devices, d.window_id == w.id)
+        .join(devices, devices.c.id == d.device_id)
+        .where(*where)
+        .order_by(w.id, d.position)
+    )
+    begins: dict[int, int] = {}
+    flat: list[tuple[int, float, int]] = []
+    for window, position, factor, steps, *device in connection.execute(query):
+        begin = begins.setdefault(window, len(flat))
+        flat.extend([(-1, 1.0, 0)] * (begin + position - len(flat)))
+        flat.append((known.number(OfDevice(*device)), factor, steps or 0))
+    columns = list(zip(*flat, strict=True)) or [(), (), ()]
+    return _Places(
+        begins, np.array(columns[0], np.int64), np.array(columns[1], np.float64), np.array(columns[2], np.int64)
+    )
+
+
+def from_windows(
+    connection: Connection,
+    where: Conditions,
+    device_where: Conditions,
+    known: Devices,
+    *,
+    histograms: bool = False,
+    wanted: Collection[int] | None = None,
+) -> Sums:
+    """The kernels of windows, reduced; ``wanted`` signatures only."""
+    places = _places(connection, [*where, *device_where], known)
+    if not places.begins:
+        return Sums.joined(())
+    b = kernel_blocks.c
+    query = (
+        select(b.window_id, b.rows, b.facts, *([b.histograms] if histograms else []))
+        .select_from(windows)
+        .join(processes, processes.c.id == windows.c.process_id)
+        .join(nodes, nodes.c.id == processes.c.node_id)
+        .join(kernel_blocks, b.window_id == windows.c.id)
+        .where(*where)
+    )
+    parts = [
+        _of_blocks([row for row in rows if row[0] in places.begins], places, wanted, histograms=histograms).reduced()
+        for rows in connection.execute(query).partitions(CHUNK)
+    ]
+    return Sums.joined(parts).reduced()
+
+
+def _of_blocks(rows: Sequence[Any], places: _Places, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
+    counts = [row[1] for row in rows]
+    facts = joined([unpack(row[2], len(FACT)) for row in rows], len(FACT))
+    told = Histograms.joined([Histograms.unpack(row[3], row[1]) for row in rows]) if histograms else None
+    begin = np.repeat(np.array([places.begins[row[0]] for row in rows], np.int64), counts)
+    at = begin + facts[_DEVICE]
+    end = len(places.device)
+    # A position behind a window's last one that is wanted is another window's, or nobody's.
+    own = np.append(np.array(sorted(places.begins.values()), np.int64), end)
+    limit = own[np.searchsorted(own, begin, side="right")]
+    device = np.where(at < limit, places.device[np.minimum(at, end - 1)], -1)
+    device = _wanted(facts[0], device, wanted)
+    at = np.minimum(at, end - 1)
+    return of_windows(facts, device, places.weight[at], places.steps[at], told)
+
+
+def _wanted(signature: Ints, device: Ints, wanted: Collection[int] | None) -> Ints:
+    if wanted is None:
+        return device
+    return np.where(np.isin(signature, np.fromiter(wanted, np.int64, len(wanted))), device, -1)
+
+
+def from_pieces(
+    connection: Connection,
+    where: Conditions,
+    known: Devices,
+    *,
+    histograms: bool = False,
+    wanted: Collection[int] | None = None,
+) -> Sums:
+    """The kernels of pieces of hours and days, reduced; the conditions are of rollups, owners and devices."""
+    k, r = kernel_sums.c, rollups.c
+    columns = (k.rows, k.sums, *([k.histograms] if histograms else []))
+    query = (
+        select(devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id, *columns)
+        .select_from(rollups)
+        .join(processes, processes.c.id == r.process_id)
+        .join(nodes, nodes.c.id == processes.c.node_id)
+        .join(
+            kernel_sums,
+            and_(k.grain == r.grain, k.bucket_unix_ns == r.bucket_unix_ns, k.process_id == r.process_id),
+        )
+        .join(devices, devices.c.id == k.device_id)
+        .where(*where)
+    )
+    parts = [
+        _of_sums(rows, known, wanted, histograms=histograms).reduced()
+        for rows in connection.execute(query).partitions(CHUNK)
+    ]
+    return Sums.joined(parts).reduced()
+
+
+def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
+    counts = [row[4] for row in rows]
+    columns = joined([unpack(row[5], len(SUM)) for row in rows], len(SUM))
+    device = np.repeat(np.array([known.number(OfDevice(*row[:4])) for row in rows], np.int64), counts)
+    told = Histograms.joined([Histograms.unpack(row[6], row[4]) for row in rows]) if histograms else None
+    device = _wanted(columns[0], device, wanted)
+    return Sums(columns, device, told).where(device >= 0)

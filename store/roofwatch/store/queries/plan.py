@@ -1,0 +1,195 @@
+"""From which tables an answer is taken: for each time the coarsest that is exact.
+
+Days that lie wholly in the filter's time and whose sums are up to date; else hours; else windows: those of hours that
+the filter cuts, that are not over, or that a late window has made stale. Where the windows of an hour that the filter
+cuts are no longer kept, nothing is exact: it is left out, and told.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, false, func, or_, select, union_all
+
+from roofwatch.store.filter import Filter
+from roofwatch.store.queries.scope import device_matches, device_sets_of, owners, times
+from roofwatch.store.rollup import SECOND_NS, bucket_of
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S
+from roofwatch.store.rollup_sources import SOURCES, piece_rows
+from roofwatch.store.schema import nodes, processes, rollups, windows
+
+NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
+_RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
+
+
+class Which(Enum):
+    """Whose windows or pieces of a time are meant, by what ``rollups`` says of their piece."""
+
+    ALL = "all"
+    STALE = "stale"
+    KEPT = "kept"  # finer ones are still there
+    GONE = "gone"
+
+
+@dataclass(slots=True)
+class Plan:
+    """Times from ≤ t < until, by grain (0: windows)."""
+
+    spans: dict[int, list[tuple[int | None, int | None, Which]]] = field(default_factory=lambda: defaultdict(list))
+    left_out: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, grain: int, since: int | None, until: int | None, which: Which = Which.ALL) -> None:
+        """One more span; called in ascending order, so that those that touch become one."""
+        spans = self.spans[grain]
+        if spans and since is not None and spans[-1][1] == since and spans[-1][2] is which:
+            since = spans.pop()[0]
+        spans.append((since, until, which))
+
+    @property
+    def windows(self) -> ColumnElement[bool]:
+        """Which windows are asked for themselves."""
+        return or_(false(), *(self._window(*span) for span in self.spans.get(0, ())))
+
+    def _window(self, since: int | None, until: int | None, which: Which) -> ColumnElement[bool]:
+        start, r = windows.c.start_unix_ns, rollups.c
+        found = times(start, since, until)
+        if which is not Which.ALL:
+            piece = select(r.grain).where(
+                r.grain == HOUR_S,
+                r.bucket_unix_ns == start - start % (HOUR_S * SECOND_NS),
+                r.process_id == windows.c.process_id,
+                r.stale if which is Which.STALE else r.finer,
+            )
+            found.append(piece.exists())
+        return and_(*found) if found else windows.c.id.is_not(None)
+
+    @property
+    def pieces(self) -> ColumnElement[bool]:
+        """Which pieces are: fresh ones of the spans."""
+        r = rollups.c
+        found = []
+        for grain in (HOUR_S, DAY_S):
+            for since, until, which in self.spans.get(grain, ()):
+                gone = [~r.finer] if which is Which.GONE else []
+                found.append(and_(r.grain == grain, *times(r.bucket_unix_ns, since, until), *gone))
+        return and_(~r.stale, or_(false(), *found))
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether windows are asked."""
+        return bool(self.spans.get(0))
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether sums are."""
+        return bool(self.spans.get(HOUR_S) or self.spans.get(DAY_S))
+
+
+@contextmanager
+def raw_only() -> Iterator[None]:
+    """Take answers from windows alone: what sums are held against."""
+    token = _RAW_ONLY.set(True)
+    try:
+        yield
+    finally:
+        _RAW_ONLY.reset(token)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The pieces of one hour or day."""
+
+    pieces: int
+    stale: int
+    finer: int
+
+
+def plan(connection: Connection, f: Filter) -> Plan:
+    """Where the answer to a filter comes from."""
+    if _RAW_ONLY.get():
+        return windows_only(f)
+    found = Plan()
+    days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
+    for day, state in sorted(days.items()):
+        inside = _inside(f, day, DAY_S)
+        if inside and not state.stale:
+            found.add(DAY_S, day, day + DAY_S * SECOND_NS)
+            continue
+        if state.finer < state.pieces:
+            if inside:
+                found.add(DAY_S, day, day + DAY_S * SECOND_NS, Which.GONE)
+            else:
+                found.left_out.append(_cut(f, day, DAY_S))
+        for hour in range(day, day + DAY_S * SECOND_NS, HOUR_S * SECOND_NS):
+            if hour in hours:
+                _hour(found, f, hour, hours[hour])
+    return found
+
+
+def windows_only(f: Filter) -> Plan:
+    """All from windows, as far as they are kept."""
+    found = Plan()
+    found.add(0, f.since_unix_ns, f.until_unix_ns)
+    return found
+
+
+def _hour(found: Plan, f: Filter, hour: int, state: _Bucket) -> None:
+    end = hour + HOUR_S * SECOND_NS
+    if not _inside(f, hour, HOUR_S):
+        if state.finer < state.pieces:
+            found.left_out.append(_cut(f, hour, HOUR_S))
+        if state.finer:
+            found.add(0, *_cut(f, hour, HOUR_S), Which.ALL if state.finer == state.pieces else Which.KEPT)
+        return
+    if state.stale < state.pieces:
+        found.add(HOUR_S, hour, end)
+    if state.stale:
+        found.add(0, hour, end, Which.ALL if state.stale == state.pieces else Which.STALE)
+
+
+def _buckets(connection: Connection, f: Filter, grain: int) -> dict[int, _Bucket]:
+    """The hours or days in which the filter's owners have windows."""
+    r = rollups.c
+    since = None if f.since_unix_ns is None else bucket_of(f.since_unix_ns, grain)
+    query = (
+        select(
+            r.bucket_unix_ns, func.count(), func.sum(case((r.stale, 1), else_=0)), func.sum(case((r.finer, 1), else_=0))
+        )
+        .join(processes, processes.c.id == r.process_id)
+        .join(nodes, nodes.c.id == processes.c.node_id)
+        .where(r.grain == grain, *times(r.bucket_unix_ns, since, f.until_unix_ns), *owners(f))
+        .group_by(r.bucket_unix_ns)
+    )
+    return {bucket: _Bucket(count, int(stale), int(finer)) for bucket, count, stale, finer in connection.execute(query)}
+
+
+def _inside(f: Filter, bucket: int, grain: int) -> bool:
+    """Whether a bucket lies wholly in the filter's time."""
+    since, until = f.since_unix_ns, f.until_unix_ns
+    return (since is None or since <= bucket) and (until is None or bucket + grain * SECOND_NS <= until)
+
+
+def _cut(f: Filter, bucket: int, grain: int) -> tuple[int, int]:
+    """What of a bucket the filter's time leaves."""
+    end = bucket + grain * SECOND_NS
+    since, until = f.since_unix_ns, f.until_unix_ns
+    return bucket if since is None else max(since, bucket), end if until is None else min(until, end)
+
+
+def rows_of(found: Plan, f: Filter, table: Table) -> Any:
+    """The rows of a table of sums and of the windows that these do not hold, with the same columns (rollup_sources)."""
+    by_set = "devices_id" in table.c
+    parts = []
+    if found.has_windows or not found.has_pieces:
+        own = device_sets_of(f, windows.c.devices_id) if by_set else device_matches(f)
+        parts.append(SOURCES[table.name]([found.windows, *owners(f), *own]))
+    if found.has_pieces:
+        own = device_sets_of(f, table.c.devices_id) if by_set else device_matches(f)
+        parts.append(piece_rows(table, [found.pieces, *owners(f), *own]))
+    return (parts[0] if len(parts) == 1 else union_all(*parts)).subquery()
