@@ -90,7 +90,32 @@ def empty_side(option: str, given: Filter, *, store: str | None, db: str | None)
     for key, value in sorted(given.labels.items()):
         if rows and (key, value) not in there:
             values = [f"{k}={v}" for k, v in there if k == key] or [f"{k}={v}" for k, v in there]
-            more = " and more" if len(values) > NAMED else ""
-            named = f"there is {', '.join(values[:NAMED])}{more}" if values else "no process has a label"
+            named = f"there is {_listed(values)}" if values else "no process has a label"
             return f"{option}: no window has the label {key}={value}: {named}."
+    for wanted, key, said in (
+        (given.vendor, "device", f"vendor={given.vendor}"),
+        (given.device, "device", f"device={given.device}"),
+        (given.job, "job", f"job={given.job}"),
+    ):
+        names = sorted({str(row[key]) for row in rows if row[key]})
+        if wanted and rows and (given.vendor or not any(wanted.lower() in name.lower() for name in names)):
+            named = f"there is {_listed(names)}" if names else f"no process has a {key}"
+            return f"{option}: no window matches {said}: {named}."
     return f"{option}: {nothing(given, store=store, db=db)}"
+
+
+def one_sided(option: str, shared: Filter, *, store: str | None, db: str | None) -> str:
+    """That a side was not said, in a sentence that names what it could be."""
+    rows = ask("processes", Filter(model=shared.model), LOOKED_AT, store=store, db=db)["rows"]
+    devices = [f"device={name}" for name in sorted({row["device"] for row in rows if row["device"]})]
+    others = [
+        *(f"{k}={v}" for k, v in sorted({pair for row in rows for pair in row["labels"].items()})),
+        *(f"node={name}" for name in sorted({row["node"] for row in rows if row["node"]})),
+    ]
+    there = [*devices[:2], *others] if len(devices) > 1 else others
+    named = f"there is {_listed(there)}" if there else "see what there is with 'roofwatch processes --since all'"
+    return f"there are two sides to say, and {option} is missing: {named}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (" and more" if len(names) > NAMED else "")

@@ -35,7 +35,7 @@ TEXTS: Mapping[str, str] = {
     "ranks": "the jobs have {left} ranks on the left, {right} on the right: the communication is another",
     "steps": "only the {side} side tells steps: whole windows are compared, whatever is in them",
     "windows": "windows last {left_ns} on the left, {right_ns} on the right, and hold as much more or less",
-    "few": "the {side} side has {units} {per}: that shows a moment, not a mean",
+    "few": "{units} {per} {where}: that shows a moment, not a mean",
     "shapes": "of {share} of the {side} side's kernels shapes are unknown: matched by name or kind only",
     "left_out": "{count} of the {side} side's windows tell no steps: left out",
     "silent": "{count} of the {side} side's windows report no lengths: their time counts all the same",
@@ -205,10 +205,23 @@ def _windows(left: Taken, right: Taken) -> Found:
         counts = side.side.counts
         if without := counts.without(side.per):
             yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
-        units = counts.steps if side.per == STEP else counts.calls
-        if side.per in {STEP, CALL} and units < FEW:
-            yield "few", {"side": name, "units": units, "per": side.per if units == 1 else f"{side.per}s"}
         kernels = sum(p.ns for p in side.pieces if p.sort == COMPUTE)
         blind = sum(p.ns for p in side.pieces if p.sort == COMPUTE and p.shapes is None)
         if kernels and blind > WITHOUT_SHAPES * kernels:
             yield "shapes", {"side": name, "share": blind / kernels}
+    yield from _few(left, right)
+
+
+def _few(left: Taken, right: Taken) -> Found:
+    """Too few steps or calls to be a mean; of both sides in one where they have as many."""
+    if left.per not in {STEP, CALL}:
+        return
+    counts = [side.side.counts.steps if side.per == STEP else side.side.counts.calls for side in (left, right)]
+    places = (
+        [("on both sides", counts[0])]
+        if counts[0] == counts[1]
+        else list(zip(("on the left", "on the right"), counts, strict=True))
+    )
+    for where, units in places:
+        if units < FEW:
+            yield "few", {"where": where, "units": units, "per": left.per if units == 1 else f"{left.per}s"}

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from roofwatch.model.comparison import compare as compared
 from roofwatch.model.comparison_sides import PER, STEP, Counts, Side, basis
-from roofwatch.model.errors import UsageError
+from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
@@ -29,23 +29,29 @@ _SILENT = or_(windows.c.padding_batches.is_(None), windows.c.padding_batches <= 
 
 
 def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
-    """Both sides' rows and what explains their difference; ``empty`` names the sides that have no windows.
+    """Both sides' rows and what explains their difference.
+
+    ``empty`` names the sides that have no windows; ``problem`` says in a sentence why there is no answer, where a side
+    does not tell the unit that was asked for, or cannot be normalised.
 
     Raises:
         UsageError: there is no second side, an option is none, or a side ran on several device models.
-        IncompleteError: a side does not tell the unit that was asked for, or the sides cannot be normalised.
     """
     per, normalise = _options(asked.options)
     if asked.other is None:
         raise UsageError("compare takes two sides: name what is on the left and what is on the right")
     scopes = {"left": asked.scope, "right": asked.other}
     counts = {name: _counts(connection, f) for name, f in scopes.items()}
+    nothing: dict[str, Any] = {"empty": [], "problem": None, "summary": None, "warnings": [], "rows": []}
     empty = [name for name, found in counts.items() if not found.pairs]
     if empty:
-        return {"empty": empty, "summary": None, "warnings": [], "rows": []}
-    unit = basis(counts["left"], counts["right"], per)
-    left, right = (_side(connection, f, name, counts[name], unit) for name, f in scopes.items())
-    return {"empty": [], **compared(left, right, unit, normalise=normalise, limit=asked.limit)}
+        return nothing | {"empty": empty}
+    try:
+        unit = basis(counts["left"], counts["right"], per)
+        left, right = (_side(connection, f, name, counts[name], unit) for name, f in scopes.items())
+        return nothing | compared(left, right, unit, normalise=normalise, limit=asked.limit)
+    except IncompleteError as error:  # on the wire it would be a failure of the store
+        return nothing | {"problem": str(error)}
 
 
 def _options(given: Mapping[str, Any]) -> tuple[str | None, bool]:
