@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from roofwatch.proto.v1 import roofwatch_pb2 as pb
+if TYPE_CHECKING:
+    from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Filter:
 
     def message(self) -> pb.Filter:
         """As sent to a store."""
+        from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415  # 30 ms that a database opened here needs not
+
         return pb.Filter(
             since_unix_ns=self.since_unix_ns or 0,
             until_unix_ns=self.until_unix_ns or 0,

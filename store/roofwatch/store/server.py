@@ -20,7 +20,7 @@ from roofwatch.store import database
 from roofwatch.store.config import ServeConfig, format_address, is_loopback, parse_address
 from roofwatch.store.hub import Hub
 from roofwatch.store.ingest import Writer
-from roofwatch.store.queries import Queries
+from roofwatch.store.queries import Queries, load
 from roofwatch.store.service import IngestService, QueryService
 from roofwatch.store.unreadable import Unreadable
 
@@ -38,6 +38,7 @@ class Store:
     """A running store: writer, queries and server over one database."""
 
     def __init__(self, db: database.Database) -> None:
+        load()
         self._database = db
         self._writer = Writer(db)
         self.hub = Hub()

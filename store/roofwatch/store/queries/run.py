@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Connection
@@ -11,47 +12,46 @@ from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import (
-    compare,
-    diagnose,
-    kernels,
-    lists,
-    one_window,
-    padding,
-    peers,
-    ranks,
-    report,
-    timeline,
-    whatif,
-    window_list,
-)
 from roofwatch.store.queries.coverage import coverage
 
+# By name module and function, imported when asked: a command line needs one of them, and all take a fifth of a second.
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
-QUERIES: Mapping[str, Callable[[Connection, Filter, int], dict[str, Any]]] = {
-    "nodes": lists.nodes,
-    "processes": lists.processes,
-    "windows": window_list.windows,
-    "top": kernels.top,
-    "roofline": kernels.roofline,
-    "peers": peers.peers,
-    "ranks": ranks.ranks,
-    "timeline": timeline.timeline_by("device"),
-    "timeline_window": timeline.timeline_by("window"),
-    "timeline_process": timeline.timeline_by("process"),
-    "timeline_node": timeline.timeline_by("node"),
-    "diagnose": diagnose.diagnose,
-    "padding": padding.padding,
-    "report": report.page,
+QUERIES: Mapping[str, str] = {
+    "nodes": "lists.nodes",
+    "processes": "lists.processes",
+    "windows": "window_list.windows",
+    "top": "kernels.top",
+    "roofline": "kernels.roofline",
+    "peers": "peers.peers",
+    "ranks": "ranks.ranks",
+    "timeline": "timeline.by_device",
+    "timeline_window": "timeline.by_window",
+    "timeline_process": "timeline.by_process",
+    "timeline_node": "timeline.by_node",
+    "diagnose": "diagnose.diagnose",
+    "padding": "padding.padding",
+    "report": "report.page",
 }
 
 
 # Two sides, or options of their own: each also takes the second side and the options.
-ASKED: Mapping[str, Callable[[Connection, Asked], dict[str, Any]]] = {
-    "compare": compare.compare,
-    "window": one_window.window,
-    "whatif": whatif.whatif,
+ASKED: Mapping[str, str] = {
+    "compare": "compare.compare",
+    "window": "one_window.window",
+    "whatif": "whatif.whatif",
 }
+
+
+def _function(path: str) -> Callable[..., dict[str, Any]]:
+    module, _, name = path.partition(".")
+    found: Callable[..., dict[str, Any]] = getattr(import_module(f"roofwatch.store.queries.{module}"), name)
+    return found
+
+
+def load() -> None:
+    """Import every query: a server should not make its first callers wait."""
+    for path in (*QUERIES.values(), *ASKED.values()):
+        _function(path)
 
 
 class Queries:
@@ -78,7 +78,10 @@ class Queries:
         if query not in QUERIES and query not in ASKED:
             raise UsageError(f"there is no query '{query}': this store knows {', '.join((*QUERIES, *ASKED))}")
         with self._database.read() as connection:
-            parts = ASKED[query](connection, asked) if query in ASKED else QUERIES[query](connection, scope, limit)
+            if query in ASKED:
+                parts = _function(ASKED[query])(connection, asked)
+            else:
+                parts = _function(QUERIES[query])(connection, scope, limit)
             seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
             if other is not None:
                 parts["coverage_other"] = coverage(connection, other).as_json()

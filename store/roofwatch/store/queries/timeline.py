@@ -187,3 +187,6 @@ def _merged(found: Groups, places: Places) -> tuple[Groups, Places]:
         else:
             sums_[key], told[key] = figures, dict(places[group])
     return sums_, told
+
+
+by_device, by_window, by_process, by_node = (timeline_by(by) for by in ("device", "window", "process", "node"))
