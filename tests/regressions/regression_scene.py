@@ -136,7 +136,7 @@ def stored(folder: Path, *scenes: Scene) -> str:
     try:
         taken = [window for scene in scenes for window in windows(scene)]
         for sequence, low in enumerate(range(0, len(taken), A_SEGMENT), 1):
-            sealed = codec.seal(codec.segment(taken[low : low + A_SEGMENT]), "agent", "boot", sequence)
+            sealed = codec.seal(codec.segment(taken[low : low + A_SEGMENT]), "agent", f"boot {scenes[0].pid}", sequence)
             outcome = writer.submit(unpacker.unpack(sealed)).result(60)
             assert outcome.reason == "", outcome.reason
     finally:

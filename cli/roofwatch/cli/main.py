@@ -23,6 +23,7 @@ READING = {
     "diagnose": "What to work on first, why, and what helps.",
     "ranks": "The ranks of a job side by side, and the straggler.",
     "compare": "The same work on two vendors, versions or nodes.",
+    "regressions": "What became slower from one version to the next.",
     "padding": "What padding takes, and what would save it.",
     "whatif": "What fewer bits, other ceilings or another device would change.",
     "report": "All of it as one page to read and pass on.",

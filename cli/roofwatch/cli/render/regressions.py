@@ -167,7 +167,7 @@ def _throttle(throttle: Row | None) -> str:
 
 def _tells(row: Row) -> bool:
     if row["verdict"] == Verdict.UNCLEAR:
-        return max(row["share_before"], row["share_after"]) >= UNCLEAR_FROM
+        return bool(max(row["share_before"], row["share_after"]) >= UNCLEAR_FROM)
     return row["verdict"] not in QUIET
 
 

@@ -100,6 +100,7 @@ def tabled(stats: Stats, units: list[Unit], after: Bools, known: Mapping[int, Si
     own = [arrays["total_ns"][:, side].sum(axis=1) / w for side, w in zip((~after, after), whole, strict=True)]
     block, name = _blocks(units, after)
     left = np.array([int(i) not in place for i in ids], dtype=np.bool_)
+    rest = [float(totals[side][left].sum() / whole[side]) for side in (0, 1)]
     return Table(
         device=units[0].device,
         units=units,
@@ -113,7 +114,7 @@ def tabled(stats: Stats, units: list[Unit], after: Bools, known: Mapping[int, Si
         step_calls=arrays["step_calls"],
         step_ns=arrays["step_ns"],
         share=np.array(own),
-        rest=(int(left.sum()), *(float(totals[side][left].sum() / whole[side]) for side in (0, 1))),
+        rest=(int(left.sum()), rest[0], rest[1]),
         device_step=device_step,
     )
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from sqlalchemy import Connection, and_, func, select
 
 from roofwatch.model.record import Signature
-from roofwatch.store import schema
+from roofwatch.store.blocks import FACT, unpack
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.kernels import _signatures as signatures_of
+from roofwatch.store.queries.kernels import described
 from roofwatch.store.queries.scope import IN_LIST, conditions, device_matches, windows_of
-from roofwatch.store.schema import devices, nodes, processes, window_devices, windows
+from roofwatch.store.schema import devices, kernel_blocks, nodes, processes, window_devices, windows
 
 Ints = npt.NDArray[np.int64]
 
@@ -60,9 +60,9 @@ class Side:
     of_windows: dict[str, int]
 
 
-def described(connection: Connection, ids: Sequence[int]) -> dict[int, Signature]:
+def signatures_of(connection: Connection, ids: Sequence[int]) -> dict[int, Signature]:
     """What some signatures are."""
-    parts = (signatures_of(connection, set(ids[low : low + IN_LIST])) for low in range(0, len(ids), IN_LIST))
+    parts = (described(connection, set(ids[low : low + IN_LIST])) for low in range(0, len(ids), IN_LIST))
     return {identity: signature for part in parts for identity, signature in part.items()}
 
 
@@ -156,23 +156,13 @@ def shared(connection: Connection, before: Filter, after: Filter) -> int:
 
 
 def read_stats(connection: Connection, ids: Sequence[int]) -> Stats:
-    """The kernels of some windows."""
+    """The kernels of some windows; a window may have none, or only sums are kept of it."""
+    wanted = [FACT.index(name) for name in WANTED]
     parts = [np.empty((1 + len(WANTED), 0), dtype=np.int64)]
-    if hasattr(schema, "kernel_blocks"):
-        from roofwatch.store.blocks import FACT, unpack
-
-        wanted = [FACT.index(name) for name in WANTED]
-        b = schema.kernel_blocks.c
-        for low in range(0, len(ids), IN_LIST):
-            query = select(b.window_id, b.facts).where(b.window_id.in_(ids[low : low + IN_LIST]))
-            for number, block in connection.execute(query):
-                facts = unpack(block, len(FACT))[wanted]
-                parts.append(np.vstack((np.full(facts.shape[1], number), facts)))
-    else:
-        k = schema.kernel_stats.c
-        for low in range(0, len(ids), IN_LIST):
-            query = select(k.window_id, *(k[name] for name in WANTED)).where(k.window_id.in_(ids[low : low + IN_LIST]))
-            rows = connection.execute(query).all()
-            if rows:
-                parts.append(np.array([tuple(row) for row in rows], dtype=np.int64).T)
+    for low in range(0, len(ids), IN_LIST):
+        query = select(kernel_blocks.c.window_id, kernel_blocks.c.facts)
+        query = query.where(kernel_blocks.c.window_id.in_(ids[low : low + IN_LIST]))
+        for number, block in connection.execute(query):
+            facts = unpack(block, len(FACT))[wanted]
+            parts.append(np.vstack((np.full(facts.shape[1], number), facts)))
     return Stats(*np.concatenate(parts, axis=1))

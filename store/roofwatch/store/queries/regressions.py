@@ -14,7 +14,7 @@ from roofwatch.store.filter import Asked
 from roofwatch.store.queries import regression_rows as told
 from roofwatch.store.queries.regression_rows import Group
 from roofwatch.store.queries.regression_tables import NO_BLOCK, largest, tabled
-from roofwatch.store.queries.regression_windows import Side, Stats, Unit, described, read_side, read_stats, shared
+from roofwatch.store.queries.regression_windows import Side, Stats, Unit, read_side, read_stats, shared, signatures_of
 
 WEEK_NS = 7 * 86_400 * 1_000_000_000
 OTHER_WORK = 0.2  # of device time on either side that the other one does not have: the sides do not run the same
@@ -69,7 +69,7 @@ def _group(connection: Connection, sides: Sequence[Side], model: str, limits: Li
     after = np.array([unit.window_id in late for unit in units], dtype=np.bool_)
     if not after.any() or after.all():
         return None
-    known = described(connection, largest(stats, units, after, limits.least_share))
+    known = signatures_of(connection, largest(stats, units, after, limits.least_share))
     return Group(tabled(stats, units, after, known), known)
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import Connection
-
 from roofwatch.model import answer
 from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
@@ -37,6 +35,7 @@ QUERIES: Mapping[str, str] = {
 # Two sides, or options of their own: each also takes the second side and the options.
 ASKED: Mapping[str, str] = {
     "compare": "compare.compare",
+    "regressions": "regressions.regressions",
     "window": "one_window.window",
     "whatif": "whatif.whatif",
 }
