@@ -129,13 +129,16 @@ def _watched_ops() -> bool:
 def _snapshot(tensor: Any) -> Optional[Any]:
     """What gives the tensor as it is now, later; no op runs before. None where that cannot be."""
     torch = _torch()
-    size = tensor.numel() * tensor.element_size()
     if tensor.layout != torch.strided or tensor.dtype.is_complex:
         return None
-    if tensor.is_contiguous() and size <= COPIED:
-        data = bytearray(ctypes.string_at(tensor.data_ptr(), size)) if size else bytearray()
-        dtype, shape = tensor.dtype, tuple(tensor.shape)
-        return lambda: torch.frombuffer(data, dtype=dtype).view(shape) if data else torch.empty(shape, dtype=dtype)
+    shape, strides, dtype = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+    if not tensor.numel():
+        return lambda: torch.empty(shape, dtype=dtype)
+    # Its place in memory, gaps included: of a mask that was expanded only what there is.
+    size = (1 + sum((n - 1) * step for n, step in zip(shape, strides))) * tensor.element_size()  # noqa: B905 - 3.8
+    if size <= COPIED:
+        data = bytearray(ctypes.string_at(tensor.data_ptr(), size))
+        return lambda: torch.frombuffer(data, dtype=dtype).as_strided(shape, strides)
     if tensor.is_inference() or not arena.hold(size):
         return None  # without a counter of versions nobody knows who wrote to it since
     version = tensor._version
@@ -166,9 +169,9 @@ def _views(mask: Any) -> List[Any]:
 
 
 def _tests(view: Any, floating: bool) -> List[Any]:
-    """Counts (B) a row: of what is not 0; of floats both of zeros and of ones."""
+    """Counts (B) a row: of what is not 0; of floats both of zeros and of what is more."""
     torch = _torch()
-    tests = [view == 0, view == 1] if floating else [view if view.dtype == torch.bool else view != 0]
+    tests = [view == 0, view > 0] if floating else [view if view.dtype == torch.bool else view != 0]
     return [test.sum(-1, dtype=torch.int32) for test in tests]
 
 
@@ -178,7 +181,7 @@ def _decided(tests: Optional[List[List[int]]], floating: bool, width: int) -> Op
         return None
     if floating:
         zeros, ones = tests[::2], tests[1::2]
-        multiplied = any(map(any, ones))  # 0/1; else additive: 0 is attended to
+        multiplied = any(map(any, ones))  # 0/1; else additive, which holds nothing above 0: that is attended to
         if multiplied and any(a + b != width for i, row in enumerate(zeros) for a, b in zip(row, ones[i])):  # noqa: B905 - Python 3.8
             return None
         tests = ones if multiplied else zeros
