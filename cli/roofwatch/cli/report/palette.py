@@ -14,7 +14,7 @@ from roofwatch.cli.report.html import Html, el, joined
 from roofwatch.model.record import Cause
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
-SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#9a9a9a"
+SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#707070"
 
 LIGHT: Mapping[str, str] = {
     "bg": "#ffffff", "panel": "#f5f7f9", "ink": "#1a1f24", "soft": "#505a64", "rule": "#d4dae0", "grid": "#e6eaee",
