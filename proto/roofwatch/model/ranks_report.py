@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from statistics import median
 from typing import Any
 
@@ -80,7 +81,8 @@ def judge(laid: Laid, *, moving: bool = False) -> Found:
 
 def pooled(windows: Sequence[RankWindow]) -> RankWindow:
     """All windows of a rank as one: sums of spans, parts and steps."""
-    parts = {part: sum(w.parts[part] for w in windows) for part in windows[0].parts}
+    given = [w.parts for w in windows]
+    parts = {part: sum(map(itemgetter(part), given)) for part in windows[0].parts}
     steps = sum(w.steps or 0 for w in windows) or None
     return replace(windows[0], span_ns=sum(w.span_ns for w in windows), parts=parts, steps=steps)
 

@@ -20,8 +20,8 @@ from roofwatch.store.queries.ranks_windows import Job, job_of, windows_of_job
 from roofwatch.store.schema import BOUNDS, signatures, texts
 
 # Looked at for who waited for whom: of a run the latest moments, of a whole day some spread over it. A moment of
-# 8 ranks with 32 collectives each is 256; the most that is looked at takes a fifth of a second.
-MOMENTS, MAX_COLLECTIVES = 64, 40_000
+# 8 ranks with 32 collectives each is 256; what is looked at takes a fifth of a second at most.
+MOMENTS, MAX_COLLECTIVES = 32, 40_000
 KERNEL_MOMENTS, PEERS_MOST = 25, 7  # tell which kernels are slower: the latest ones, of the ranks next to the late one
 _NO_KERNELS = frozenset(code for code, bound in BOUNDS.items() if bound in {Bound.COPY, Bound.COMMUNICATION})
 

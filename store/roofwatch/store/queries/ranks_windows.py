@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, case, func, select
+from sqlalchemy import Connection, func, literal, select
 
 from roofwatch.model.errors import UsageError
 from roofwatch.model.peers import Sight
 from roofwatch.model.ranks_laid import RankWindow
-from roofwatch.model.record import Cause
-from roofwatch.model.timeline import Busy
+from roofwatch.model.timeline import PARTS, Busy
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.peers import MAX_WINDOWS, run_of
 from roofwatch.store.queries.scope import windows_of
@@ -71,38 +70,56 @@ def _name(row: Any) -> str:
 
 def windows_of_job(connection: Connection, f: Filter, job: Job) -> tuple[list[RankWindow], int]:
     """Its windows in the filter's time, the latest MAX_WINDOWS, and how many more there are. Notes its processes."""
-    same = [
-        _P.world_size == job.world_size,
-        _P.rank.is_not(None),
-        _W.start_unix_ns > 0,
-        _P.job.is_not_distinct_from(job.name),
-    ]
-    if job.name is None:
-        same.append(nodes.c.host == job.host)
-    time = Filter(since_unix_ns=f.since_unix_ns, until_unix_ns=f.until_unix_ns)
+    _note_processes(connection, job)
+    time = [_W.process_id.in_(job.processes), _W.start_unix_ns > 0]
+    time += [] if f.since_unix_ns is None else [_W.start_unix_ns >= f.since_unix_ns]
+    time += [] if f.until_unix_ns is None else [_W.start_unix_ns < f.until_unix_ns]
     query = (
-        windows_of(
-            time, _W.id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps, _W.shapes_recorded,
-            _P.id.label("process"), _P.pid, _P.owner, _P.job, _P.rank, _P.world_size, _P.model, nodes.c.host,
+        select(
+            _W.id, _W.process_id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps, _W.shapes_recorded,
         )
-        .where(*same)
+        .where(*time)
         .order_by(_W.start_unix_ns.desc(), _W.id.desc())
         .limit(MAX_WINDOWS)
     )  # fmt: skip
     rows = connection.execute(query).all()
     left_out = 0
     if len(rows) == MAX_WINDOWS:
-        left_out = int(connection.execute(windows_of(time, func.count()).where(*same)).scalar_one()) - MAX_WINDOWS
-    found = [row for row in rows if run_of(row) == job.key]
-    for row in found:
-        job.processes.setdefault(row.process, {"rank": row.rank, "node": row.host, "pid": row.pid})
+        left_out = int(connection.execute(select(func.count()).where(*time)).scalar_one()) - MAX_WINDOWS
     chosen = query.subquery()
     on, idle = _on(connection, chosen), _idle(connection, chosen)
-    return [_window(row, job.key, on[row.id], idle.get(row.id)) for row in found if row.id in on], left_out
+    made = []
+    for number, process, start, duration, first_step, steps, shapes in rows:
+        if number in on:
+            sight = Sight(number, job.key, process, job.processes[process]["rank"], start, duration, first_step)
+            parts = idle.get(number) or dict.fromkeys(PARTS, 0)
+            made.append(_window(sight, steps, shapes, on[number], parts))
+    return made, left_out
 
 
-def _on(connection: Connection, chosen: Any) -> dict[int, list[Any]]:
-    """The devices of each window."""
+def _note_processes(connection: Connection, job: Job) -> None:
+    query = (
+        select(
+            _P.id,
+            _P.pid,
+            _P.owner,
+            _P.job,
+            _P.rank,
+            _P.world_size,
+            _P.model,
+            nodes.c.host,
+            literal(1).label("start_unix_ns"),
+        )
+        .join(nodes, nodes.c.id == _P.node_id)
+        .where(_P.world_size == job.world_size, _P.rank.is_not(None), _P.job.is_not_distinct_from(job.name))
+    )
+    for row in connection.execute(query):
+        if run_of(row) == job.key:
+            job.processes[row.id] = {"rank": row.rank, "node": row.host, "pid": row.pid}
+
+
+def _on(connection: Connection, chosen: Any) -> dict[int, tuple[Any, ...]]:
+    """The devices of each window: span, busy, exposed copies and communication, clock, what held it down, model."""
     query = (
         select(
             _D.window_id, _D.span_ns, _D.busy_ns, _D.exposed_copy_ns, _D.exposed_communication_ns, _D.clock_hz,
@@ -111,37 +128,49 @@ def _on(connection: Connection, chosen: Any) -> dict[int, list[Any]]:
         .join(chosen, chosen.c.id == _D.window_id)
         .join(devices, devices.c.id == _D.device_id)
     )  # fmt: skip
-    found: dict[int, list[Any]] = {}
-    for row in connection.execute(query):
-        found.setdefault(row.window_id, []).append(row)
+    found: dict[int, tuple[Any, ...]] = {}
+    for row in _few_at_once(connection, query):
+        found[row[0]] = (*found.get(row[0], ()), row[1:])
     return found
 
 
-def _idle(connection: Connection, chosen: Any) -> dict[int, Sequence[Any]]:
-    """Idle time of each window by cause, in the order of Cause, over its devices."""
+def _idle(connection: Connection, chosen: Any) -> dict[int, dict[str, float]]:
+    """Idle time of each window by cause, over its devices; the busy parts are 0."""
     c = idle_causes.c
-    sums = [func.sum(case((c.cause == str(cause), c.total_ns), else_=0)) for cause in Cause]
-    query = select(c.window_id, *sums).join(chosen, chosen.c.id == c.window_id).group_by(c.window_id)
-    return {number: sums for number, *sums in connection.execute(query)}
+    query = select(c.window_id, c.cause, c.total_ns).join(chosen, chosen.c.id == c.window_id)
+    found: dict[int, dict[str, float]] = {}
+    for number, cause, ns in _few_at_once(connection, query):
+        if number not in found:
+            found[number] = dict.fromkeys(PARTS, 0)
+        found[number][cause] += ns
+    return found
 
 
-def _window(row: Any, run: Hashable, on: Sequence[Any], idle: Sequence[Any] | None) -> RankWindow:
-    """A rank's window; figures are means over its devices."""
-    busy = Busy()
-    for device in on:
-        busy.add(device.span_ns, device.busy_ns, device.exposed_copy_ns, device.exposed_communication_ns)
-    count = len(on)
-    parts = {part: ns / count for part, ns in busy.parts().items()}
-    parts |= {str(cause): int(ns) / count for cause, ns in zip(Cause, idle or [0] * len(Cause), strict=True)}
-    clocks = [device.clock_hz for device in on if device.clock_hz]
-    throttles = [device.throttle for device in on if device.throttle is not None]
+def _few_at_once(connection: Connection, query: Any) -> Iterator[Any]:
+    """The rows of a query, gone when they have been looked at: tens of thousands would be counted by the collector."""
+    for rows in connection.execute(query).partitions(1000):
+        yield from rows
+
+
+def _window(
+    sight: Sight, steps: int | None, shapes: Any, on: Sequence[Sequence[Any]], parts: dict[str, float]
+) -> RankWindow:
+    """A rank's window; figures are means over its devices. ``parts`` has the idle ones."""
+    busy, count = Busy(), len(on)
+    for span, *times in (device[:4] for device in on):
+        busy.add(span, *times)
+    parts |= busy.parts()
+    if count > 1:
+        parts = {part: ns / count for part, ns in parts.items()}
+    clocks = [device[4] for device in on if device[4]]
+    throttles = [device[5] for device in on if device[5] is not None]
     return RankWindow(
-        sight=Sight(row.id, run, row.process, row.rank, row.start_unix_ns, row.duration_ns, row.first_step),
+        sight=sight,
         span_ns=busy.span_ns / count,
         parts=parts,
-        steps=row.steps,
-        shapes=bool(row.shapes_recorded),
-        device=", ".join(dict.fromkeys(device.model for device in on)),
+        steps=steps,
+        shapes=bool(shapes),
+        device=on[0][6] if count == 1 else ", ".join(dict.fromkeys(device[6] for device in on)),
         clock_hz=sum(clocks) / len(clocks) if clocks else None,
         throttle=",".join(dict.fromkeys(text for text in throttles if text)) if throttles else None,
     )
