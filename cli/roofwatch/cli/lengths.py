@@ -41,6 +41,8 @@ def batches_of(given: str, batch_size: int | None) -> Batches:
     if _NUMBERS.fullmatch(given):
         return _grouped([_numbers(given, "--lengths")], batch_size)
     path = Path(given)
+    if not path.is_file():
+        raise UsageError(f"{given!r} is neither a list of lengths like 120,2048,96 nor a file.")
     try:
         if path.stat().st_size > MOST_BYTES:
             raise RoofwatchError(f"{path} is larger than {MOST_BYTES >> 20} MiB: give a part of it, as a sample.")
