@@ -44,7 +44,7 @@ from roofwatch.model.record import (
     Vendor,
     Window,
 )
-from roofwatch.store import database
+from roofwatch.store import database, rollup
 from roofwatch.store.blocks import FACT
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.identity import device_id, peaks_id
@@ -209,7 +209,7 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
     state = DeviceState(CLOCK_HZ * draw.gauss(0.97, 0.003), CLOCK_HZ, draw.gauss(610, 8), 700.0, draw.gauss(62, 1), "")
     start = BEGIN_NS + minute * MINUTE_NS
     lengths = sorted(min(2048, max(16, int(draw.lognormvariate(5.5, 0.8)))) for _ in range(16))
-    device = DeviceWindow(device_of(rank), busy + idle, busy, causes, busy // 50, comm // 2, 60 << 30, 70 << 30, state)
+    device = DeviceWindow(device_of(rank), busy + idle, busy, causes, busy // 50, max(comm // 2, busy // 10), 60 << 30, 70 << 30, state)
     each = comm // COLLECTIVES
     return Window(
         uid=f"{draw.getrandbits(128):032x}",
@@ -315,6 +315,9 @@ def build(file: Path, minutes: int = MINUTES) -> float:
             loader.load(connection, [hello, unpacked])
         loader.known.commit()
         took += time.process_time() - begin
+    with opened.write() as connection:  # what a store does between segments: the last hour is not over
+        while rollup.sweep(connection, BEGIN_NS + minutes * MINUTE_NS):
+            pass
     opened.truncate_log()
     opened.close()
     return took

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 LONGEST = 48  # of an expression: with its option it fits a line of 80 columns
 _HEAD = 16  # characters of a long name that are kept before the words which tell it from others
@@ -43,6 +44,7 @@ class Selector:
         return _in_order(self.words, text)
 
 
+@lru_cache(maxsize=8192)
 def base_name(kernel: str) -> str:
     """A function's name without return type, namespaces, template arguments and parameters; "" where there is none.
 

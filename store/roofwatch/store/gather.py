@@ -122,22 +122,23 @@ def _of_blocks(rows: Sequence[Any], places: _Places, wanted: Collection[int] | N
     counts = [row[1] for row in rows]
     facts = joined([unpack(row[2], len(FACT)) for row in rows], len(FACT))
     told = Histograms.joined([Histograms.unpack(row[3], row[1]) for row in rows]) if histograms else None
-    begin = np.repeat(np.array([places.begins[row[0]] for row in rows], np.int64), counts)
-    at = begin + facts[_DEVICE]
+    begin = np.array([places.begins[row[0]] for row in rows], np.int64)
     end = len(places.device)
     # A position behind a window's last one that is wanted is another window's, or nobody's.
     own = np.append(np.array(sorted(places.begins.values()), np.int64), end)
-    limit = own[np.searchsorted(own, begin, side="right")]
+    limit = np.repeat(own[np.searchsorted(own, begin, side="right")], counts)
+    at = np.repeat(begin, counts) + facts[_DEVICE]
     device = np.where(at < limit, places.device[np.minimum(at, end - 1)], -1)
-    device = _wanted(facts[0], device, wanted)
     at = np.minimum(at, end - 1)
+    kept = _wanted(facts[0], device, wanted)
+    if not kept.all():  # first, for what is wanted is often a small part
+        facts, device, at, told = facts[:, kept], device[kept], at[kept], told and told.where(kept)
     return of_windows(facts, device, places.weight[at], places.steps[at], told)
 
 
-def _wanted(signature: Ints, device: Ints, wanted: Collection[int] | None) -> Ints:
-    if wanted is None:
-        return device
-    return np.where(np.isin(signature, np.fromiter(wanted, np.int64, len(wanted))), device, -1)
+def _wanted(signature: Ints, device: Ints, wanted: Collection[int] | None) -> npt.NDArray[np.bool_]:
+    known = device >= 0
+    return known if wanted is None else known & np.isin(signature, np.fromiter(wanted, np.int64, len(wanted)))
 
 
 def from_pieces(
@@ -175,5 +176,4 @@ def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None
     columns = joined([unpack(row[5], len(SUM)) for row in rows], len(SUM))
     device = np.repeat(np.array([known.number(OfDevice(*row[:4])) for row in rows], np.int64), counts)
     told = Histograms.joined([Histograms.unpack(row[6], row[4]) for row in rows]) if histograms else None
-    device = _wanted(columns[0], device, wanted)
-    return Sums(columns, device, told).where(device >= 0)
+    return Sums(columns, device, told).where(_wanted(columns[0], device, wanted))

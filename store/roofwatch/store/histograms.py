@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.store.blocks import Ints, pack, unpack
@@ -45,6 +46,10 @@ class Histograms:
             np.concatenate([p.lengths for p in parts]),
             np.concatenate([p.counts for p in parts]),
         )
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> Histograms:
+        """Some of the rows."""
+        return Histograms(self.lows[kept], self.lengths[kept], self.counts[np.repeat(kept, self.lengths)])
 
     def cells(self) -> tuple[Ints, Ints, Ints]:
         """Row, bucket and count of every count that is not zero."""

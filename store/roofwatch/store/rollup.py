@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, delete, func, select, union_all, update
 
 from roofwatch.store import bulk
 from roofwatch.store.blocks import pack
 from roofwatch.store.gather import Devices, from_pieces, from_windows
-from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, TIMES
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS, TIMES, bucket_of
 from roofwatch.store.rollup_sources import SOURCES, aggregates, causes_summed, piece_rows, total
 from roofwatch.store.schema import (
     cause_sums,
@@ -31,20 +31,16 @@ from roofwatch.store.schema import (
     windows,
 )
 from roofwatch.store.sums import Sums
-from roofwatch.store.unpack import UnpackedWindow
 
-SECOND_NS = 1_000_000_000
+if TYPE_CHECKING:
+    from roofwatch.store.unpack import UnpackedWindow
+
 GRACE_NS = 300 * SECOND_NS  # after its end an hour may still get windows: segments wait, clocks differ
 AT_ONCE = 8  # pieces summed up in one transaction of ingest: about 0.1 s
 KNOWN_MOST = 100_000  # processes whose newest hour is remembered
 
-Arrived = Sequence[tuple[int, UnpackedWindow]]  # with the number of each window
+Arrived = Sequence[tuple[int, "UnpackedWindow"]]  # with the number of each window
 _KEY = ("grain", "bucket_unix_ns", "process_id")
-
-
-def bucket_of(unix_ns: int, grain: int) -> int:
-    """The beginning of the hour or day of a time."""
-    return unix_ns - unix_ns % (grain * SECOND_NS)
 
 
 def changed(connection: Connection, arrived: Arrived) -> None:

@@ -11,6 +11,12 @@ from sqlalchemy import Boolean, Column, Index, LargeBinary, String, Table
 from roofwatch.store.columns import key, metadata, text, whole
 
 HOUR_S, DAY_S = 3600, 86_400
+SECOND_NS = 1_000_000_000
+
+
+def bucket_of(unix_ns: int, grain: int) -> int:
+    """The beginning of the hour or day of a time."""
+    return unix_ns - unix_ns % (grain * SECOND_NS)
 
 
 def _piece() -> tuple[Column[int], ...]:

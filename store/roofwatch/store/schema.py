@@ -20,8 +20,8 @@ from roofwatch.store.rollup_schema import (
 )
 
 __all__ = [
-    "BOUNDS", "BOUND_CODES", "EVIDENCES", "EVIDENCE_CODES", "REVISION", "agent_drops", "agents", "cause_sums",
-    "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes", "kernel_blocks",
+    "BOUNDS", "BOUND_CODES", "EVIDENCES", "EVIDENCE_CODES", "NO_KERNELS", "REVISION", "agent_drops", "agents",
+    "cause_sums", "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes", "kernel_blocks",
     "kernel_sums", "labels", "metadata", "nodes", "processes", "rollups", "roofs", "segments", "signatures", "texts",
     "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
@@ -46,6 +46,7 @@ EVIDENCE_CODES = {
     Evidence.NAME: 4,
     Evidence.DEFINITION: 5,
 }
+NO_KERNELS = (BOUND_CODES[Bound.COPY], BOUND_CODES[Bound.COMMUNICATION])  # what no kernel profiler looks into
 BOUNDS = {code: bound for bound, code in BOUND_CODES.items()}
 EVIDENCES = {code: evidence for evidence, code in EVIDENCE_CODES.items()}
 

@@ -62,9 +62,7 @@ class Sums:
         """Some of the rows."""
         if kept.all():
             return self
-        told = self.histograms
-        if told is not None:
-            told = told.merged(np.where(kept, np.cumsum(kept) - 1, -1), int(kept.sum()))
+        told = None if self.histograms is None else self.histograms.where(kept)
         return Sums(self.columns[:, kept], self.device[kept], told)
 
     @staticmethod
@@ -96,7 +94,7 @@ def estimated(ns: Ints, weight: npt.NDArray[np.float64]) -> Ints:
 def of_windows(
     facts: Ints, device: Ints, weight: npt.NDArray[np.float64], steps: Ints, histograms: Histograms | None = None
 ) -> Sums:
-    """Rows of windows' blocks: of each the number of its device (-1: not wanted), its weight, its window's steps."""
+    """Rows of windows' blocks: of each the number of its device, its weight, and its window's steps."""
     columns = np.empty((len(SUM), facts.shape[1]), np.int64)
     for name, i in COLUMN.items():
         if name in _F:
@@ -104,4 +102,4 @@ def of_windows(
     columns[EST] = estimated(facts[_F["total_ns"]], weight)
     columns[COLUMN["stepping_calls"]] = np.where(steps > 0, facts[_F["step_calls"]], 0)
     columns[COLUMN["steps"]] = facts[_F["first"]] * steps
-    return Sums(columns, device, histograms).where(device >= 0)
+    return Sums(columns, device, histograms)

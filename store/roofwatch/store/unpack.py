@@ -31,11 +31,10 @@ from roofwatch.store.checks import (
 )
 from roofwatch.store.histograms import BUCKETS, Histograms
 from roofwatch.store.identity import device_id, peaks_id
-from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES
+from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES, NO_KERNELS
 
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
 MAX_KNOWN = 200_000  # signatures remembered: about 200 MB
-NO_KERNELS = (BOUND_CODES[Bound.COPY], BOUND_CODES[Bound.COMMUNICATION])  # what no kernel profiler looks into
 _TIMES = ("total_ns", "min_ns", "max_ns", "step_ns")
 
 Roofs = dict[tuple[int, int], tuple[float | None, float | None]]

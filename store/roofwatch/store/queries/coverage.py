@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
+from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import NAMES, plan, rows_of
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums
@@ -28,6 +29,10 @@ _PLAIN = (
 
 def figures(connection: Connection, f: Filter) -> dict[str, Any]:
     """Every sum over the filter's windows (``rollup_sources.FIGURES``); null where no window knows it."""
+    return once(connection, f, "figures", lambda: _figures(connection, f))
+
+
+def _figures(connection: Connection, f: Filter) -> dict[str, Any]:
     rows = rows_of(plan(connection, f), f, window_sums)
     found = connection.execute(select(*aggregates(rows, tuple(FIGURES)))).one()
     return {name: None if value is None else int(value) for name, value in found._mapping.items()}  # noqa: SLF001

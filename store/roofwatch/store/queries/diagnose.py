@@ -20,9 +20,8 @@ from roofwatch.store.queries import kernels, peers
 from roofwatch.store.queries.coverage import cost, coverage, figures
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums
-from roofwatch.store.schema import BOUNDS, processes, signatures, texts, windows
+from roofwatch.store.schema import BOUNDS, NO_KERNELS, processes, signatures, texts, windows
 from roofwatch.store.sums import COLUMN, Sums
-from roofwatch.store.unpack import NO_KERNELS
 
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
 
@@ -91,7 +90,7 @@ def _calls(connection: Connection, found: Sums, of: Sequence[OfDevice], shown: C
 def _kernel_names(connection: Connection, of: set[int]) -> dict[int, str]:
     s = signatures.c
     query = select(s.id, texts.c.value).join(texts, texts.c.id == s.kernel_id)
-    return {signature: name for signature, name in connection.execute(among(query, s.id, of))}
+    return {row.id: row.value for row in connection.execute(among(query, s.id, of))}
 
 
 def _conditions(connection: Connection, f: Filter) -> Conditions:

@@ -18,6 +18,7 @@ from roofwatch.model.record import Phase, Signature, Vendor
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import Devices, OfDevice, from_pieces, from_windows
 from roofwatch.store.queries.coverage import cost, summary
+from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of, windows_only
 from roofwatch.store.queries.scope import among, device_matches, device_sets_of, owners
 from roofwatch.store.rollup_sources import Conditions
@@ -75,7 +76,9 @@ def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def parts_of(connection: Connection, f: Filter, where: Conditions = ()) -> dict[Key, list[SignaturePart]]:
     """The sums of every row, without what describes it; ``where`` as in ``gathered``."""
-    return parts_from(*gathered(connection, f, where=where))
+    if where:
+        return parts_from(*gathered(connection, f, where=where))
+    return parts_from(*once(connection, f, "kernels", lambda: gathered(connection, f)))
 
 
 def gathered(

@@ -18,9 +18,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, false, func, or_, select, union_all
 
 from roofwatch.store.filter import Filter
+from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners, times
-from roofwatch.store.rollup import SECOND_NS, bucket_of
-from roofwatch.store.rollup_schema import DAY_S, HOUR_S
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.rollup_sources import SOURCES, piece_rows
 from roofwatch.store.schema import nodes, processes, rollups, windows
 
@@ -114,6 +114,10 @@ def plan(connection: Connection, f: Filter) -> Plan:
     """Where the answer to a filter comes from."""
     if _RAW_ONLY.get():
         return windows_only(f)
+    return once(connection, f, "plan", lambda: _plan(connection, f))
+
+
+def _plan(connection: Connection, f: Filter) -> Plan:
     found = Plan()
     days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
     for day, state in sorted(days.items()):

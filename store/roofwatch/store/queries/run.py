@@ -11,6 +11,7 @@ from roofwatch.model.errors import UsageError
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries.coverage import coverage
+from roofwatch.store.queries.memo import one_answer
 
 # By name module and function, imported when asked: a command line needs one of them, and all take a fifth of a second.
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -76,7 +77,7 @@ class Queries:
         asked = Asked(scope, limit, other, options or {})
         if query not in QUERIES and query not in ASKED:
             raise UsageError(f"there is no query '{query}': this store knows {', '.join((*QUERIES, *ASKED))}")
-        with self._database.read() as connection:
+        with self._database.read() as connection, one_answer():
             if query in ASKED:
                 parts = _function(ASKED[query])(connection, asked)
             else:
