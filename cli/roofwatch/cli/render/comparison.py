@@ -16,6 +16,7 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 INDENT = "   "
+WIDE = 100_000  # columns: sentences that a page breaks
 SMALL = 0.001  # of both times: a part with less needs no line
 EQUAL = 0.005  # of the left's time: as much apart is as long
 NAMED = 3  # ops of one side of a group
@@ -152,7 +153,14 @@ def _explained(summary: Row, room: int) -> list[str]:
     return wrapped(f"The difference, {_signed(summary['difference_ns'])}, adds up from: {', '.join(words)}.", room)
 
 
-def _parts(summary: Row, room: int) -> list[str]:
+def said(answer: Answer) -> list[str]:
+    """The verdict in sentences: both times, the hardware's part, what the difference adds up from, and where it is."""
+    summary = answer["summary"]
+    return [line for told in (_times, _hardware, _explained) for line in told(summary, WIDE)] + _closing(answer, WIDE)
+
+
+def part_rows(summary: Row) -> list[list[str]]:
+    """The parts of both times as cells of ``PART_COLUMNS``; they add up to the last row."""
     least = SMALL * max(summary["left"]["time_ns"], summary["right"]["time_ns"])
     cells = []
     for part in summary["parts"]:
@@ -168,7 +176,11 @@ def _parts(summary: Row, room: int) -> list[str]:
         "difference_ns": summary["difference_ns"],
     }
     cells.append(_part_cells(unit(summary), whole))
-    return [f" {line}" for line in table(PART_COLUMNS, cells, room - 1)]
+    return cells
+
+
+def _parts(summary: Row, room: int) -> list[str]:
+    return [f" {line}" for line in table(PART_COLUMNS, part_rows(summary), room - 1)]
 
 
 def _part_cells(name: str, part: Row) -> list[str]:
@@ -198,13 +210,17 @@ def _closing(answer: Answer, room: int) -> list[str]:
 
 def _rows(answer: Answer, room: int) -> list[str]:
     summary, rows = answer["summary"], answer["rows"]
-    cells = [_cells(number, row) for number, row in enumerate(rows, 1)]
-    lines = table(COLUMNS, cells, room)
+    lines = table(COLUMNS, row_cells(rows), room)
     further = summary["further"]
     if further["rows"]:
         times = f"left {text.duration(further['left_ns'])}, right {text.duration(further['right_ns'])}"
         lines += ["", f"{text.plural(further['rows'], 'further row')}: {times} (--limit 0 shows all)"]
     return lines
+
+
+def row_cells(rows: Sequence[Row]) -> list[list[str]]:
+    """The rows as cells of ``COLUMNS``."""
+    return [_cells(number, row) for number, row in enumerate(rows, 1)]
 
 
 def _cells(number: int, row: Row) -> list[str]:
@@ -271,12 +287,15 @@ def _signed(ns: float) -> str:
     return f"+{text.duration(ns)}" if ns > 0 else text.duration(ns)
 
 
-def _warning(warning: Row, room: int) -> list[str]:
+def warned(warning: Row) -> str:
     """A warning in words, its figures filled in."""
     names = [name for _, name, _, _ in Formatter().parse(warning["text"]) if name]
     said = warning["text"].format(**{name: _figure(name, warning[name]) for name in names})
-    said += " (scaled away)" if warning["scaled"] else ""
-    first, *rest = wrapped(text.clean(said), room - len(INDENT) - 2)
+    return text.clean(said + (" (scaled away)" if warning["scaled"] else ""))
+
+
+def _warning(warning: Row, room: int) -> list[str]:
+    first, *rest = wrapped(warned(warning), room - len(INDENT) - 2)
     return [f"{INDENT}- {first}", *(f"{INDENT}  {line}" for line in rest)]
 
 

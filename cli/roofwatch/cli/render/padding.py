@@ -16,6 +16,7 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 INDENT = "   "
+WIDE = 100_000  # columns: sentences that a page breaks
 MUCH = 0.1  # of what a prediction rests on: then it is said what is taken for granted about it
 UNTIMED = (Column("batches"), Column("tokens used", right=True), Column("attention used", right=True))
 TIMED = (
@@ -82,11 +83,25 @@ def _timed(answer: Answer) -> bool:
     return any(row["saved_share"] is not None for row in answer["rows"])
 
 
-def _schemes(answer: Answer, room: int) -> list[str]:
+def schemes(answer: Answer) -> tuple[list[Column], list[list[str]]]:
+    """The ways to batch as columns and cells."""
     timed = _timed(answer)
     columns = [c for c in (TIMED if timed else UNTIMED) if c.drop == 0 or answer["device_hours_per_day"] is not None]
-    cells = [_cells(row, len(columns)) for row in answer["rows"]]
-    return table(columns, cells, room)
+    return columns, [_cells(row, len(columns)) for row in answer["rows"]]
+
+
+def _schemes(answer: Answer, room: int) -> list[str]:
+    return table(*schemes(answer), room)
+
+
+def said(answer: Answer) -> list[str]:
+    """Lengths, device time and what is recommended, in sentences."""
+    return [*_lengths(answer, WIDE), *_split(answer["split"], WIDE), *_recommended(answer, WIDE)]
+
+
+def cautions(answer: Answer) -> list[str]:
+    """What the predictions take for granted, and what to beware of."""
+    return [text.clean(sentence) for sentence in (*_assumed(answer), *_beware(answer))]
 
 
 def _cells(row: Row, count: int) -> list[str]:
