@@ -19,6 +19,8 @@ from roofwatch.model.regression import (
     judge_step,
     one_sided,
     separable,
+    short,
+    windows_apart,
     with_clock,
 )
 
@@ -58,8 +60,11 @@ def test_called_more_often_is_not_slower() -> None:
     assert judge(seen(0.0, 0.01, calls=more), LIMITS, TAILS) is Verdict.CALLED_MORE
     assert judge(seen(0.0, 0.01, calls=Interval(-more.effect, 0.01)), LIMITS, TAILS) is Verdict.CALLED_LESS
     assert judge(seen(0.1, 0.01, calls=more), LIMITS, TAILS) is Verdict.SLOWER
-    few = ((5, 5), (5, 5))  # 252 ways to deal ten windows: no proof of anything among 300 kernels
-    assert judge(seen(0.0, 0.01, calls=more, present=few), LIMITS, TAILS) is Verdict.SAME
+    few = seen(0.0, 0.01, calls=more, present=((5, 5), (5, 5)))  # 252 ways to deal ten windows: no proof among 300
+    assert judge(few, LIMITS, TAILS) is Verdict.SAME
+    assert short(few, LIMITS, TAILS)
+    assert not short(seen(0.0, 0.01, calls=more), LIMITS, TAILS)
+    assert not short(seen(0.0, 0.01, present=((5, 5), (5, 5))), LIMITS, TAILS)
 
 
 def test_a_lower_clock_explains_what_scales_with_it() -> None:
@@ -98,6 +103,9 @@ def test_new_and_vanished_by_hand() -> None:
     new = Seen(None, None, ((0, 11), (11, 11)), Bound.MEMORY)
     assert judge(new, LIMITS, TAILS) is Verdict.NEW
     assert judge(Seen(None, None, ((11, 11), (0, 11)), Bound.MEMORY), LIMITS, TAILS) is Verdict.VANISHED
+    assert windows_apart(tail) == 11
+    assert short(Seen(None, None, ((0, 4), (4, 4)), Bound.MEMORY), LIMITS, TAILS)
+    assert not short(Seen(None, None, ((0, 4), (3, 4)), Bound.MEMORY), LIMITS, TAILS)  # comes and goes
     rare = Seen(None, None, ((0, 400), (9, 400)), Bound.MEMORY)  # 1/2⁹: some kernel of 300 does that
     assert judge(rare, LIMITS, TAILS) is Verdict.UNCLEAR
 

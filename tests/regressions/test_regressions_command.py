@@ -167,6 +167,17 @@ def test_too_few_windows_say_how_many(roofwatch: Roofwatch, tmp_path: Path) -> N
     assert asked(roofwatch, url, "--find", "20%")[0] == 0
 
 
+def test_a_new_kernel_in_few_windows_is_not_passed_over(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Four quiet windows a side are enough for times, but a kernel that is new in all four needs ten: exit code 4."""
+    cast = Work(kernel(99, name="cast_kernel", op="aten::to"), mean_ns=1e5)  # 0.3 % of a step
+    few = replace(BEFORE, windows=4, noise=0.001)
+    url = stored(tmp_path, few, replace(AFTER, windows=4, noise=0.001, work=[*WORK, cast]))
+    code, answer = asked(roofwatch, url)
+    assert (code, answer["verdict"]["findings"], answer["verdict"]["too_few_for"]) == (4, 0, ["cast_kernel"])
+    assert answer["verdict"]["windows_needed"] == 10  # 1/C(20, 10) = 5e-6, 1/C(18, 9) = 2.1e-5; 0.001 / 62 = 1.6e-5
+    assert "cast_kernel came or is called more by chance" in table(roofwatch, url)
+
+
 def test_one_window_a_side_tells_nothing(roofwatch: Roofwatch, tmp_path: Path) -> None:
     """Ten times slower, but once: no noise is known, so nothing is found and the exit code is 4."""
     url = stored(tmp_path, replace(BEFORE, windows=1), replace(AFTER, windows=1, scale={"gemm_1": 10.0}))

@@ -171,6 +171,23 @@ def _changed(seen: Seen, calls: Interval | None, bar: float) -> Verdict | None:
     return Verdict.CALLED_LESS if calls is not None and calls.high < -bar else None
 
 
+def short(seen: Seen, limits: Limits, tails: Tails) -> bool:
+    """Whether more windows would make a finding: a kernel in every window after and none before, or more calls a step,
+    where so few windows prove nothing of counts.
+    """  # noqa: D205 - one thought
+    (before, of_before), (after, of_after) = seen.present
+    if separable(of_before, of_after, tails.calls):
+        return False
+    if not before:
+        return after == of_after
+    return seen.calls is not None and seen.calls.low > math.log1p(limits.tolerance)
+
+
+def windows_apart(tail: float) -> int:
+    """The least windows a side that are ``separable``."""
+    return next(n for n in range(1, 10_000) if separable(n, n, tail))
+
+
 def clock_explains(time: Interval, clock: Interval | None, elasticity: float, bar: float) -> bool:
     """Whether a slowdown is not shown beyond what a lower clock makes of it.
 

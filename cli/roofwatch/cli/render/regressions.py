@@ -17,8 +17,9 @@ Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 State = dict[tuple[str, ...], tuple[str, str]]  # what a row is of → its verdict, and a line that tells it
 
-QUIET = frozenset({Verdict.SAME})  # no row of the table
-UNCLEAR_FROM = 0.01  # of device time: an unclear kernel of less is counted only
+UNCLEAR_FROM = 0.01  # of device time: an unclear kernel of less is counted only…
+UNCLEAR_MOST = 5  # …as are further ones
+_STILL = frozenset({Verdict.SAME, Verdict.UNCLEAR})
 _COUNTED = frozenset({Verdict.CALLED_MORE, Verdict.CALLED_LESS})
 _TIMES = {"wall": "on the wall", "wall_profiled": "on the wall, inside windows", "device": "on the device"}
 _BLOCKS = {"device": "each device compared with itself", "rank": "each rank compared with itself", "none": ""}
@@ -46,20 +47,22 @@ class Head:
 def report(answer: Answer, head: Head, room: int) -> str:
     """The whole report in ``room`` columns."""
     lines = text.joined([text.clean(part) for part in head.shared], room)
-    lines += _sides(answer, head, room)
+    lines += sides(answer, head, room)
     if not answer["devices"]:
         return "\n".join(lines) + "\n"
     lines += ["", *wrapped(found(answer), room)]
-    lines += [line for step in answer["steps"] for line in wrapped(_step(step), room)]
+    lines += [line for step in answer["steps"] for line in wrapped(step_line(step), room)]
     lines += ["", *(line for device in answer["devices"] for line in _device(device, room))]
-    told = [row for row in answer["rows"] if _tells(row)]
+    told = [row for row in answer["rows"] if row["verdict"] not in _STILL]
+    told += [row for row in answer["rows"] if _doubtful(row)][:UNCLEAR_MOST]
     if told:
-        lines += ["", *table(*named_once(COLUMNS, [_cells(row) for row in told], told), room)]
-    lines += [line for note in _notes(answer, told) for line in ["", *wrapped(note, room)]]
+        lines += ["", *table(*named_once(COLUMNS, [cells(row) for row in told], told), room)]
+    lines += [line for note in notes(answer, told) for line in ["", *wrapped(note, room)]]
     return "\n".join(lines) + "\n"
 
 
-def _sides(answer: Answer, head: Head, room: int) -> list[str]:
+def sides(answer: Answer, head: Head, room: int) -> list[str]:
+    """What the two sides are: how they were chosen, windows, processes, nodes."""
     lines = []
     for name, chosen in (("before", head.before), ("after", head.after)):
         side = answer["sides"][name]
@@ -105,21 +108,29 @@ def _limit(share: float) -> str:
 
 
 def too_few(answer: Answer) -> str:
-    """How many windows there are and how many would be needed."""
+    """How many windows there are and how many would be needed, and what for."""
     worst = max(answer["devices"], key=lambda d: (d["windows_needed"] is None, d["windows_needed"] or 0))
     have = f"{text.count(worst['windows_before'])} before and {text.count(worst['windows_after'])} after"
     if worst["windows_needed"] is None:
         return (
             f"Too few windows to tell, {have}: their noise is not known yet; about 20 a side are enough at 1 % noise."
         )
+    if worst["complete"]:
+        names = answer["verdict"]["too_few_for"]
+        return (
+            f"Too few windows, {have}, to tell whether {text.cut_middle(text.kernel(names[0]), 40)}"
+            f"{f' and {len(names) - 1} more' if names[1:] else ''} came or is called more by chance: "
+            f"{text.count(answer['verdict']['windows_needed'])} a side are needed."
+        )
     noise = "" if worst["noise"] is None else f" at this noise ({text.percent(worst['noise'])} from window to window)"
     return (
         f"Too few windows, {have}: {text.count(worst['windows_needed'])} a side are needed to find a slowdown of "
-        f"{_limit(answer['query']['find'])} in 95 of 100 runs{noise}."
+        f"{_limit(answer['query']['find'])} in 95 of 100 runs{noise}; a larger --find needs fewer."
     )
 
 
-def _step(step: Row) -> str:
+def step_line(step: Row) -> str:
+    """One time of whole steps, in a sentence."""
     before, after = text.duration(step["before_ns"]), text.duration(step["after_ns"])
     said = f"Step {_TIMES[step['time']]}: {before} before, {after} after"
     if step["ratio_low"] is None or step["ratio_high"] is None:
@@ -165,13 +176,13 @@ def _throttle(throttle: Row | None) -> str:
     return f"throttled: {', '.join(told)}" if told else "not throttled"
 
 
-def _tells(row: Row) -> bool:
-    if row["verdict"] == Verdict.UNCLEAR:
-        return bool(max(row["share_before"], row["share_after"]) >= UNCLEAR_FROM)
-    return row["verdict"] not in QUIET
+def _doubtful(row: Row) -> bool:
+    share: float = max(row["share_before"], row["share_after"])
+    return row["verdict"] == Verdict.UNCLEAR and share >= UNCLEAR_FROM
 
 
-def _cells(row: Row) -> list[str]:
+def cells(row: Row) -> list[str]:
+    """A row of the table, by COLUMNS."""
     before, after = _values(row)
     return [
         row["verdict"].replace("_", " "),
@@ -218,27 +229,31 @@ def signed(ratio: float | None) -> str:
     return "0 %" if shown in {"+0.0", "-0.0"} else f"{shown} %"
 
 
-def _notes(answer: Answer, told: Sequence[Row]) -> list[str]:
-    notes = [text.clean(warning["text"][:1].upper() + warning["text"][1:]) for warning in answer["warnings"]]
+def notes(answer: Answer, told: Sequence[Row]) -> list[str]:
+    """What to beware of, and what the table of the rows ``told`` leaves out."""
+    found = [text.clean(warning["text"][:1].upper() + warning["text"][1:]) for warning in answer["warnings"]]
     counts = answer["verdict"]["verdicts"]
     if replaced := [row for row in told if row["kernels_before"] and row["kernels_after"]
                     and row["kernels_before"] != row["kernels_after"]]:  # fmt: skip
         names = [f"{_names(row['kernels_before'])} → {_names(row['kernels_after'])}" for row in replaced[:5]]
-        notes.append(f"Other kernels for the same work: {'; '.join(names)}.")
-    hidden = sum(n for v, n in counts.items() if v != Verdict.SAME) - len(told)
-    if hidden > 0:
-        notes.append(
-            f"{text.plural(hidden, 'further row')}: unclear or below the limit (--top 0 --format json shows all)."
+        found.append(f"Other kernels for the same work: {'; '.join(names)}.")
+    unclear = counts.get(Verdict.UNCLEAR, 0) - sum(row["verdict"] == Verdict.UNCLEAR for row in told)
+    if unclear > 0:
+        found.append(
+            f"{text.plural(unclear, 'further kernel')} unclear: a slowdown that matters could hide in the noise."
         )
+    hidden = sum(n for v, n in counts.items() if v not in _STILL) - sum(row["verdict"] not in _STILL for row in told)
+    if hidden > 0:
+        found.append(f"{text.plural(hidden, 'row')} more: --top 0 shows all.")
     rest = [(d["rest"]["signatures"], d["rest"]["share_after"]) for d in answer["devices"]]
     if count := sum(n for n, _ in rest):
         least = _limit(answer["query"]["least_share"])
         share = text.percent(max(share for _, share in rest))
-        notes.append(
+        found.append(
             f"Not tested: {text.plural(count, 'kernel')} below {least} of device time each, {share} together "
             "(--least-share 0 tests all)."
         )
-    return notes
+    return found
 
 
 def _names(kernels: Sequence[str]) -> str:
@@ -251,7 +266,7 @@ def state(answer: Answer) -> State:
     """What --watch compares: every verdict that is not "same" or "unclear", and whether there are enough windows."""
     known: State = {}
     for row in answer["rows"]:
-        if row["verdict"] in {Verdict.SAME, Verdict.UNCLEAR}:
+        if row["verdict"] in _STILL:
             continue
         of = (row["device"], row["op"] or "", row["phase"], row["module"] or "", str(row["shapes"]), str(row["dtypes"]))
         before, after = _values(row)
@@ -261,7 +276,7 @@ def state(answer: Answer) -> State:
         known[(*of, *row["kernels_before"], *row["kernels_after"])] = (row["verdict"], line)
     for step in answer["steps"]:
         if step["finding"] or step["verdict"] == Verdict.CLOCK:
-            known["step", step["device"], step["time"]] = (step["verdict"], _step(step))
+            known["step", step["device"], step["time"]] = (step["verdict"], step_line(step))
     if answer["devices"] and not answer["verdict"]["complete"]:
         known["complete",] = ("incomplete", too_few(answer))
     return known

@@ -27,6 +27,7 @@ from roofwatch.model.regression import (
     judge,
     judge_step,
     ratio_of,
+    short,
     with_clock,
 )
 from roofwatch.store.queries.regression_numbers import Compared, Counted, Floats, compare, compare_counts
@@ -130,8 +131,8 @@ def _walls(t: Table) -> dict[str, Floats]:
     return {"wall_profiled": inside}
 
 
-def rows(group: Group, limits: Limits, tails: Tails) -> Iterator[dict[str, Any]]:
-    """A row a piece of work."""
+def rows(group: Group, limits: Limits, tails: Tails, too_few: list[str]) -> Iterator[dict[str, Any]]:
+    """A row a piece of work; ``too_few`` gets the kernels of which more windows would make a finding."""
     t = group.table
     call, step, counts = group.call, group.step, group.counts(tails)
     halves = call.half_width(tails.time), None if step is None else step.half_width(tails.time)
@@ -153,10 +154,13 @@ def rows(group: Group, limits: Limits, tails: Tails) -> Iterator[dict[str, Any]]
             clock=group.clock,
         )
         verdict = judge(seen, limits, tails)
+        told = _described(group, i)
+        if verdict not in FINDINGS and short(seen, limits, tails):
+            too_few.append(told["kernel"])
         yield {
             "verdict": str(verdict),
             "finding": verdict in FINDINGS,
-            **_described(group, i),
+            **told,
             "bound": str(t.bounds[i]),
             "basis": basis,
             **(_time(tested, i, time) if basis else _alone(t, i)),

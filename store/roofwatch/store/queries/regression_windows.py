@@ -21,6 +21,7 @@ from roofwatch.store.schema import devices, kernel_blocks, nodes, processes, win
 Ints = npt.NDArray[np.int64]
 
 WINDOWS_MOST = 400  # of a side and device model: more make an interval no narrower that anybody cares for
+ROWS_MOST = 2_000_000  # kernels of windows in memory at once: 128 MB
 _STATE = ("clock_hz", "power_w", "power_limit_w", "temperature_c")
 WANTED = ("device", "signature_id", "bound", "calls", "total_ns", "step_calls", "step_ns")  # of the fact
 
@@ -153,6 +154,18 @@ def shared(connection: Connection, before: Filter, after: Filter) -> int:
     """How many windows are on both sides."""
     query = windows_of(before, func.count()).where(*conditions(after))
     return int(connection.execute(query).scalar_one())
+
+
+def affordable(connection: Connection, sides: Sequence[Sequence[Unit]]) -> list[Unit]:
+    """The units of both sides; every n-th of them where the kernels of all would be more than ROWS_MOST."""
+    ids = [unit.window_id for units in sides for unit in units]
+    b = kernel_blocks.c
+    rows = 0
+    for low in range(0, len(ids), IN_LIST):
+        query = select(func.coalesce(func.sum(b.rows), 0)).where(b.window_id.in_(ids[low : low + IN_LIST]))
+        rows += int(connection.execute(query).scalar_one())
+    every = max(1, -(-rows // ROWS_MOST))
+    return [unit for units in sides for unit in units[::every]]
 
 
 def read_stats(connection: Connection, ids: Sequence[int]) -> Stats:

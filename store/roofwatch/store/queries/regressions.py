@@ -9,12 +9,21 @@ import numpy as np
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import UsageError
-from roofwatch.model.regression import ALPHA, POWER, Limits, Tails, Verdict, number, ranked
+from roofwatch.model.regression import ALPHA, POWER, Limits, Tails, Verdict, number, ranked, windows_apart
 from roofwatch.store.filter import Asked
 from roofwatch.store.queries import regression_rows as told
 from roofwatch.store.queries.regression_rows import Group
 from roofwatch.store.queries.regression_tables import NO_BLOCK, largest, tabled
-from roofwatch.store.queries.regression_windows import Side, Stats, Unit, read_side, read_stats, shared, signatures_of
+from roofwatch.store.queries.regression_windows import (
+    Side,
+    Stats,
+    Unit,
+    affordable,
+    read_side,
+    read_stats,
+    shared,
+    signatures_of,
+)
 
 WEEK_NS = 7 * 86_400 * 1_000_000_000
 OTHER_WORK = 0.2  # of device time on either side that the other one does not have: the sides do not run the same
@@ -40,11 +49,12 @@ def regressions(connection: Connection, asked: Asked) -> dict[str, Any]:
     sides = (read_side(connection, asked.scope, skip_ns), read_side(connection, asked.other, skip_ns))
     groups = [g for model in _common(sides) if (g := _group(connection, sides, model, limits)) is not None]
     tails = Tails.of(sum(g.times for g in groups), sum(len(g.table.pieces) for g in groups))
-    rows = ranked(row for g in groups for row in told.rows(g, limits, tails))
+    too_few: list[str] = []
+    rows = ranked(row for g in groups for row in told.rows(g, limits, tails, too_few))
     steps = [row for g in groups for row in told.steps(g, limits, tails)]
     devices = [told.device(g, limits, tails) for g in groups]
     return {
-        "verdict": _verdict(rows, steps, devices, tails),
+        "verdict": _verdict(rows, steps, devices, too_few, tails),
         "sides": {"before": _side(sides[0], groups, late=False), "after": _side(sides[1], groups, late=True)},
         "devices": devices,
         "steps": steps,
@@ -61,7 +71,7 @@ def _common(sides: Sequence[Side]) -> list[str]:
 
 def _group(connection: Connection, sides: Sequence[Side], model: str, limits: Limits) -> Group | None:
     """One device model; None where a side's windows hold no kernels of it."""
-    units = [unit for side in sides for unit in side.units if unit.device == model]
+    units = affordable(connection, [[unit for unit in side.units if unit.device == model] for side in sides])
     late = {unit.window_id for unit in sides[1].units}
     stats = _of_units(read_stats(connection, [unit.window_id for unit in units]), units)
     having = set(stats.window_id.tolist())
@@ -85,18 +95,20 @@ def _verdict(
     rows: Sequence[Mapping[str, Any]],
     steps: Sequence[Mapping[str, Any]],
     devices: Sequence[Mapping[str, Any]],
+    too_few: Sequence[str],
     tails: Tails,
 ) -> dict[str, Any]:
     """The whole in a few figures; shares are of device time, the larger of the two sides'."""
     shares = [(row["verdict"], max(row["share_before"], row["share_after"])) for row in rows]
     whole = sum(share for _, share in shares)
     unclear = sum(share for verdict, share in shares if verdict == Verdict.UNCLEAR)
-    needed = [d["windows_needed"] for d in devices]
+    needed = [d["windows_needed"] for d in devices] + ([windows_apart(tails.calls)] if too_few else [])
     return {
         "findings": sum(row["finding"] for row in rows),
         "step_findings": sum(row["finding"] for row in steps),
-        "complete": bool(devices) and all(d["complete"] for d in devices),
+        "complete": bool(devices) and not too_few and all(d["complete"] for d in devices),
         "windows_needed": max(needed) if needed and None not in needed else None,
+        "too_few_for": sorted(too_few),
         "unclear_share": unclear / whole if whole else None,
         "verdicts": {str(v): n for v in Verdict if (n := sum(verdict == v for verdict, _ in shares))},
         "alpha": ALPHA,
