@@ -52,9 +52,8 @@ def report(answer: Answer, head: Head, room: int) -> str:
         return "\n".join(lines) + "\n"
     lines += ["", *wrapped(found(answer), room)]
     lines += [line for step in answer["steps"] for line in wrapped(step_line(step), room)]
-    lines += ["", *(line for device in answer["devices"] for line in _device(device, room))]
-    told = [row for row in answer["rows"] if row["verdict"] not in _STILL]
-    told += [row for row in answer["rows"] if _doubtful(row)][:UNCLEAR_MOST]
+    lines += ["", *(line for device in answer["devices"] for line in device_line(device, room))]
+    told = rows_told(answer)
     if told:
         lines += ["", *table(*named_once(COLUMNS, [cells(row) for row in told], told), room)]
     lines += [line for note in notes(answer, told) for line in ["", *wrapped(note, room)]]
@@ -140,7 +139,7 @@ def step_line(step: Row) -> str:
     return f"{said}{words.get(step['verdict'], '')}."
 
 
-def _device(device: Row, room: int) -> list[str]:
+def device_line(device: Row, room: int) -> list[str]:
     """How the devices ran, and how they were compared."""
     clock = device["clock"]
     parts = [text.clean(device["device"])]
@@ -174,6 +173,12 @@ def _throttle(throttle: Row | None) -> str:
         else:
             told += [f"{text.clean(reason)} {side} {text.percent(share)}" for reason, share in reasons.items()]
     return f"throttled: {', '.join(told)}" if told else "not throttled"
+
+
+def rows_told(answer: Answer) -> list[Row]:
+    """The rows that a table shows: all that changed, and the largest of those that nobody can tell."""
+    told = [row for row in answer["rows"] if row["verdict"] not in _STILL]
+    return told + [row for row in answer["rows"] if _doubtful(row)][:UNCLEAR_MOST]
 
 
 def _doubtful(row: Row) -> bool:
