@@ -51,9 +51,9 @@ def change_of(options: Mapping[str, Any]) -> Change:
 def _bits(value: Any, name: str) -> str | None:
     if value is None:
         return None
-    if value not in BITS:
+    if not isinstance(value, str) or value not in BITS:
         raise UsageError(f"{name} of {value!r} are not known: {', '.join(BITS)} are.")
-    return str(value)
+    return value
 
 
 def _number(value: Any, name: str) -> float:
