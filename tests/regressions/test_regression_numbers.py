@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofwatch.store.queries.regression_numbers import Prior, compare, compare_counts, priors_of
+from roofwatch.store.queries.regression_counts import compare_counts
+from roofwatch.store.queries.regression_numbers import Prior, compare, priors_of
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))  # the simulation, of which a small part is run here
 

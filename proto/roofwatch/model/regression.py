@@ -46,10 +46,10 @@ ORDER = {verdict: place for place, verdict in enumerate(Verdict)}
 
 ROW_KEYS = (
     "verdict", "finding", "kernel", "kernels_before", "kernels_after", "kind", "op", "phase", "module", "shapes",
-    "dtypes", "device", "bound", "basis", "before_ns", "after_ns", "ratio", "ratio_low", "ratio_high", "clock_ratio",
-    "calls_before", "calls_after", "calls_ratio", "calls_low", "calls_high", "step_before_ns", "step_after_ns",
-    "step_ratio", "step_low", "step_high", "share_before", "share_after", "impact_share", "noise", "unsteady",
-    "windows_before", "windows_after", "outliers_before", "outliers_after",
+    "dtypes", "device", "bound", "basis", "before_ns", "after_ns", "ratio", "ratio_low", "ratio_high", "calls_before",
+    "calls_after", "calls_ratio", "calls_low", "calls_high", "step_before_ns", "step_after_ns", "step_ratio",
+    "step_low", "step_high", "share_before", "share_after", "impact_share", "noise", "unsteady", "outliers_before",
+    "outliers_after", "clock_ratio", "windows_before", "windows_after",
 )  # fmt: skip
 
 

@@ -108,25 +108,17 @@ def compare(
     blocks = np.unique(block)
     sides = [_side(values[:, own], block[own], blocks) for own in (~after, after)]
     first, second = sides
+    lent = priors or (_prior(first), _prior(second))
+    moderated = [_moderated(side, prior if borrow else None) for side, prior in zip(sides, lent, strict=True)]
     with np.errstate(invalid="ignore", divide="ignore"):
-        weight = np.where(
-            (first.counts > 0) & (second.counts > 0),
-            first.counts * second.counts / np.maximum(first.counts + second.counts, 1),
-            0.0,
-        )
-        share = weight / weight.sum(axis=1, keepdims=True)
+        share = _shares(first.counts, second.counts)
         before = _weighted(share, first.means)
         effect = _weighted(share, second.means) - before
         spreads = [_weighted(share * share, 1.0 / np.maximum(side.counts, 1)) for side in sides]
-        lent = priors or (_prior(first), _prior(second))
-        moderated = [_moderated(side, prior if borrow else None) for side, prior in zip(sides, lent, strict=True)]
-        parts = [
-            variance * spread * side.drift
-            for (variance, _), spread, side in zip(moderated, spreads, sides, strict=True)
-        ]
+        parts = [v * spread * side.drift for (v, _), spread, side in zip(moderated, spreads, sides, strict=True)]
         total = parts[0] + parts[1]
         # Satterthwaite's degrees of freedom of a sum of two variances.
-        df = total**2 / sum(part**2 / df for part, (_, df) in zip(parts, moderated, strict=True))
+        df = total**2 / sum(part**2 / own for part, (_, own) in zip(parts, moderated, strict=True))
     return Compared(
         effect=effect,
         error=np.sqrt(total),
@@ -141,6 +133,12 @@ def compare(
         missed=first.missed | second.missed,
         spread=spreads[0] + spreads[1],
     )
+
+
+def _shares(first: Ints, second: Ints) -> Floats:
+    """What each block's difference counts for, (kernels, blocks): n₁n₂ ÷ (n₁ + n₂), as least squares has it."""
+    weight = np.where((first > 0) & (second > 0), first * second / np.maximum(first + second, 1), 0.0)
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 def priors_of(values: Floats, after: Bools, block: Ints) -> tuple[Prior, Prior]:
@@ -279,43 +277,3 @@ def t_quantiles(tail: float, df: Floats) -> Floats:
     """Student's t that is exceeded with probability ``tail``, of many degrees of freedom; at least 1 of them."""
     inverse, table = _quantile_table(tail)
     return np.asarray(np.exp(np.interp(1.0 / np.clip(df, 1.0, DF_MOST), inverse, table)))
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """Calls a step of two sides, each field an array over kernels; ``effect`` is a logarithm, ±∞ where one is 0."""
-
-    before: Floats
-    after: Floats
-    effect: Floats
-    half: Floats
-
-
-def compare_counts(counts: Floats, after: Bools, block: Ints, tail: float) -> Counted:
-    """Compare mean calls a step, shape (kernels, windows), 0 where a window's steps did not call the kernel.
-
-    The interval is that of a ratio of means by the delta method, which holds for counts that are often 0 or constant,
-    of which logarithms are no use. Whether so few windows can tell anything is ``separable``'s to say.
-    """
-    shares, sums = [], []
-    for one in np.unique(block):
-        parts = [counts[:, own & (block == one)] for own in (~after, after)]
-        sizes = [part.shape[1] for part in parts]
-        if min(sizes):
-            shares.append(sizes[0] * sizes[1] / sum(sizes))
-            sums.append([(part.mean(axis=1), part.var(axis=1, ddof=1) if n > 1 else np.zeros(len(part)), n)
-                         for part, n in zip(parts, sizes, strict=True)])  # fmt: skip
-    if not shares:
-        nothing = np.full(len(counts), np.nan)
-        return Counted(nothing, nothing, nothing, nothing)
-    whole = sum(shares)
-    means, variances = [], []
-    for side in range(2):
-        cells = [cell[side] for cell in sums]
-        means.append(sum(s / whole * mean for s, (mean, _, _) in zip(shares, cells, strict=True)))
-        variances.append(sum((s / whole) ** 2 * v / n for s, (_, v, n) in zip(shares, cells, strict=True)))
-    df = max(1.0, float(sum(cell[side][2] - 1 for cell in sums for side in range(2))))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        effect = np.log(means[1]) - np.log(means[0])
-        error = np.sqrt(variances[0] / means[0] ** 2 + variances[1] / means[1] ** 2)
-    return Counted(means[0], means[1], effect, t_quantile(tail, df) * error)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,22 +16,18 @@ from roofwatch.model.record import Signature
 from roofwatch.model.regression import (
     ALPHA,
     FINDINGS,
-    Enough,
     Interval,
     Limits,
     Seen,
     Tails,
     Verdict,
-    enough,
     judge,
-    judge_step,
     ratio_of,
     short,
-    with_clock,
 )
-from roofwatch.store.queries.regression_numbers import Compared, Counted, Floats, compare, compare_counts
+from roofwatch.store.queries.regression_counts import Counted, compare_counts
+from roofwatch.store.queries.regression_numbers import Compared, Floats, compare
 from roofwatch.store.queries.regression_tables import Table
-from roofwatch.store.queries.regression_windows import Unit
 
 
 @dataclass(frozen=True)
@@ -131,24 +126,49 @@ def _walls(t: Table) -> dict[str, Floats]:
     return {"wall_profiled": inside}
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The intervals of one piece of work; None where there is nothing to compare."""
+
+    call: Interval
+    step: Interval | None
+    calls: Interval | None
+    basis: str | None
+
+    @property
+    def time(self) -> Interval | None:
+        """The time that is tested."""
+        return {"call": self.call, "step": self.step, None: None}[self.basis]
+
+    @property
+    def counted(self) -> Interval | None:
+        """Calls a step as far as they are tested: what else does the work may do it in more calls."""
+        return None if self.basis == "step" else self.calls
+
+
+def _works(group: Group, counts: Counted | None, tails: Tails) -> Iterator[_Work]:
+    call, step = group.call, group.step
+    half = call.half_width(tails.time)
+    step_half = None if step is None else step.half_width(tails.time)
+    for i in range(len(group.table.pieces)):
+        yield _Work(
+            Interval(float(call.effect[i]), float(half[i])),
+            None if step is None or step_half is None else Interval(float(step.effect[i]), float(step_half[i])),
+            None if counts is None else Interval(float(counts.effect[i]), float(counts.half[i])),
+            group.basis(i),
+        )
+
+
 def rows(group: Group, limits: Limits, tails: Tails, too_few: list[str]) -> Iterator[dict[str, Any]]:
     """A row a piece of work; ``too_few`` gets the kernels of which more windows would make a finding."""
-    t = group.table
-    call, step, counts = group.call, group.step, group.counts(tails)
-    halves = call.half_width(tails.time), None if step is None else step.half_width(tails.time)
-    present = [(t.calls[:, side] > 0).sum(axis=1) for side in (~t.after, t.after)]
-    for i in range(len(t.pieces)):
-        basis = group.basis(i)
-        of_call = Interval(float(call.effect[i]), float(halves[0][i]))
-        of_step = None if step is None or halves[1] is None else Interval(float(step.effect[i]), float(halves[1][i]))
-        time = {"call": of_call, "step": of_step, None: None}[basis]
-        tested = step if basis == "step" and step is not None else call
-        calls = None if counts is None else Interval(float(counts.effect[i]), float(counts.half[i]))
-        windows = (int((~t.after).sum()), int(t.after.sum()))
+    t, counts = group.table, group.counts(tails)
+    whole = [int(side.sum()) for side in (~t.after, t.after)]
+    present = [(t.calls[:, side] > 0).sum(axis=1).tolist() for side in (~t.after, t.after)]
+    for i, work in enumerate(_works(group, counts, tails)):
         seen = Seen(
-            time=time,
-            calls=None if basis == "step" else calls,  # what else does the work may do it in more calls
-            present=((int(present[0][i]), windows[0]), (int(present[1][i]), windows[1])),
+            time=work.time,
+            calls=work.counted,
+            present=((present[0][i], whole[0]), (present[1][i], whole[1])),
             bound=t.bounds[i],
             changed=group.replaced(i),
             clock=group.clock,
@@ -162,21 +182,34 @@ def rows(group: Group, limits: Limits, tails: Tails, too_few: list[str]) -> Iter
             "finding": verdict in FINDINGS,
             **told,
             "bound": str(t.bounds[i]),
-            "basis": basis,
-            **(_time(tested, i, time) if basis else _alone(t, i)),
-            "clock_ratio": ratio_of(group.clock.effect) if verdict is Verdict.CLOCK and group.clock else None,
-            **_calls(counts, calls, i),
-            **_step(step, of_step, i),
-            "share_before": float(t.share[0, i]),
-            "share_after": float(t.share[1, i]),
-            "impact_share": _impact(t, i, time, None if basis == "step" else calls),
-            "noise": _noise(call, i),
-            "unsteady": bool(tested.missed[i]),
-            "windows_before": seen.present[0][0],
-            "windows_after": seen.present[1][0],
-            "outliers_before": int(call.outliers_before[i]),
-            "outliers_after": int(call.outliers_after[i]),
+            "basis": work.basis,
+            **_figures(group, i, work, counts),
+            "clock_ratio": _clock_ratio(group, verdict),
+            "windows_before": present[0][i],
+            "windows_after": present[1][i],
         }
+
+
+def _clock_ratio(group: Group, verdict: Verdict) -> float | None:
+    return ratio_of(group.clock.effect) if verdict is Verdict.CLOCK and group.clock is not None else None
+
+
+def _figures(group: Group, i: int, work: _Work, counts: Counted | None) -> dict[str, Any]:
+    """Times, calls and shares of a piece."""
+    t, call, step = group.table, group.call, group.step
+    tested = step if work.basis == "step" and step is not None else call
+    return {
+        **(_time(tested, i, work.time) if work.basis else _alone(t, i)),
+        **_calls(counts, work.calls, i),
+        **_step(step, work.step, i),
+        "share_before": float(t.share[0, i]),
+        "share_after": float(t.share[1, i]),
+        "impact_share": _impact(t, i, work.time, work.counted),
+        "noise": _noise(tested, i),
+        "unsteady": bool(tested.missed[i]),
+        "outliers_before": int(tested.outliers_before[i]),
+        "outliers_after": int(tested.outliers_after[i]),
+    }
 
 
 def _described(group: Group, i: int) -> dict[str, Any]:
@@ -252,91 +285,3 @@ def _impact(t: Table, i: int, time: Interval | None, calls: Interval | None) -> 
     more = calls.effect if calls is not None and math.isfinite(calls.effect) else 0.0
     grown = ratio_of(time.effect + more)
     return None if grown is None else float(t.share[0, i]) * (grown - 1.0)
-
-
-def steps(group: Group, limits: Limits, tails: Tails) -> Iterator[dict[str, Any]]:
-    """A row a time of whole steps."""
-    t = group.table
-    scaled = with_clock(zip(t.bounds, t.total.sum(axis=1).tolist(), strict=True))
-    for name, of in group.whole_steps.items():
-        half = float(Compared.half_width(_one(of), tails.time)[0])
-        time = Interval(float(of.effect), half)
-        before, after = ratio_of(float(of.before)), ratio_of(float(of.before + of.effect))
-        busy = ratio_of(float(group.whole_steps["device"].before))
-        elastic = scaled * min(1.0, busy / before) if busy and before else 0.0
-        verdict = judge_step(time, group.clock, elastic, limits)
-        yield {
-            "verdict": str(verdict),
-            "finding": verdict in FINDINGS,
-            "time": name,
-            "device": t.device,
-            "before_ns": before,
-            "after_ns": after,
-            **time.as_json("ratio", "ratio_low", "ratio_high"),
-            "clock_ratio": ratio_of(group.clock.effect) if verdict is Verdict.CLOCK and group.clock else None,
-            "noise": None if not math.isfinite(float(of.noise_before)) else float(of.noise_before),
-            "windows_before": int(of.n_before),
-            "windows_after": int(of.n_after),
-        }
-
-
-def _one(of: Compared) -> Compared:
-    """A row of figures as arrays of one."""
-    return Compared(*(np.atleast_1d(getattr(of, name)) for name in Compared.__dataclass_fields__))
-
-
-def windows_enough(group: Group, limits: Limits, tails: Tails) -> Enough:
-    """Whether there are enough windows for what is looked for, in the kernel in the middle of device time."""
-    t, call = group.table, group.call
-    shared = np.array([bool(p.before and p.after) for p in t.pieces], dtype=np.bool_) & np.isfinite(call.spread)
-    if not shared.any():
-        return Enough(None, 0.0, None)
-    have = float(np.median(2.0 / call.spread[shared]))
-    noise = call.error / np.sqrt(call.spread)
-    share = t.share.max(axis=0)
-    kernels = [(float(share[i]), float(noise[i]), float(call.df[i])) for i in np.flatnonzero(shared)]
-    return enough(kernels, have, limits, tails)
-
-
-def device(group: Group, limits: Limits, tails: Tails) -> dict[str, Any]:
-    """How one device model was compared, and how its devices ran."""
-    t, told = group.table, windows_enough(group, limits, tails)
-    before, after = ([u for u, own in zip(t.units, side, strict=True) if own] for side in (~t.after, t.after))
-    clock = None if group.clock is None else group.clock.as_json("ratio", "ratio_low", "ratio_high")
-    count, share_before, share_after = t.rest
-    return {
-        "device": t.device,
-        "vendor": t.units[0].vendor,
-        "windows_before": len(before),
-        "windows_after": len(after),
-        "blocks": t.blocks,
-        "blocks_count": len(set(t.block.tolist())),
-        "pieces": len(t.pieces),
-        "rest": {"signatures": count, "share_before": share_before, "share_after": share_after},
-        "noise": told.noise,
-        "windows_worth": told.have,
-        "windows_needed": told.needed,
-        "complete": told.complete,
-        "clock": None if clock is None else {**(_means(before, after, "clock_hz", "hz") or {}), **clock},
-        **{name: _means(before, after, name, None) for name in ("power_limit_w", "power_w", "temperature_c")},
-        "throttle": _throttles(before, after),
-    }
-
-
-def _means(before: Sequence[Unit], after: Sequence[Unit], name: str, suffix: str | None) -> dict[str, Any] | None:
-    """What was read on the sides, on average; None where it was read on neither."""
-    found = {}
-    for side, units in (("before", before), ("after", after)):
-        read = [value for unit in units if (value := unit.mean(name)) is not None]
-        found[side if suffix is None else f"{side}_{suffix}"] = sum(read) / len(read) if read else None
-    return found if any(value is not None for value in found.values()) else None
-
-
-def _throttles(before: Sequence[Unit], after: Sequence[Unit]) -> dict[str, dict[str, float] | None] | None:
-    """What held the clock down, and in which share of the windows where it was read; None: it was not."""
-    found: dict[str, dict[str, float] | None] = {}
-    for side, units in (("before", before), ("after", after)):
-        read = [unit.throttle for unit in units if unit.throttle is not None]
-        counts = Counter(word for words in read for word in words)
-        found[side] = {word: n / len(read) for word, n in sorted(counts.items())} if read else None
-    return found if any(value is not None for value in found.values()) else None

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from roofwatch.model.errors import UsageError
 from roofwatch.model.regression import ALPHA, POWER, Limits, Tails, Verdict, number, ranked, windows_apart
 from roofwatch.store.filter import Asked
+from roofwatch.store.queries import regression_devices as ran
 from roofwatch.store.queries import regression_rows as told
 from roofwatch.store.queries.regression_rows import Group
 from roofwatch.store.queries.regression_tables import NO_BLOCK, largest, tabled
@@ -51,8 +52,8 @@ def regressions(connection: Connection, asked: Asked) -> dict[str, Any]:
     tails = Tails.of(sum(g.times for g in groups), sum(len(g.table.pieces) for g in groups))
     too_few: list[str] = []
     rows = ranked(row for g in groups for row in told.rows(g, limits, tails, too_few))
-    steps = [row for g in groups for row in told.steps(g, limits, tails)]
-    devices = [told.device(g, limits, tails) for g in groups]
+    steps = [row for g in groups for row in ran.steps(g, limits, tails)]
+    devices = [ran.device(g, limits, tails) for g in groups]
     return {
         "verdict": _verdict(rows, steps, devices, too_few, tails),
         "sides": {"before": _side(sides[0], groups, late=False), "after": _side(sides[1], groups, late=True)},
