@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from roofwatch.model.comparison_pieces import COMPUTE, Piece
 
@@ -64,17 +65,21 @@ RECIPES = (
 Group = tuple[str, tuple[Piece, ...], tuple[Piece, ...]]
 
 
-def grouped(left: list[Piece], right: list[Piece]) -> tuple[list[Group], list[Piece], list[Piece]]:
-    """The groups among pieces without a partner, and what is left of both sides."""
-    groups: list[Group] = []
+def grouped(
+    left: list[Piece], right: list[Piece], units: tuple[Fraction, Fraction]
+) -> tuple[list[Group], list[Piece], list[Piece]]:
+    """The groups among pieces without a partner, and what is left of both sides. The largest fused piece goes first."""
+    sides, groups = [left, right], list[Group]()
     for recipe in RECIPES:
-        for fused, chain in _found(recipe, left, right):
-            groups.append((recipe.name, (fused,), chain))
-            left, right = _without(left, (fused,)), _without(right, chain)
-        for fused, chain in _found(recipe, right, left):
-            groups.append((recipe.name, chain, (fused,)))
-            right, left = _without(right, (fused,)), _without(left, chain)
-    return groups, left, right
+        fused = [
+            (p.ns / units[i], i, p) for i in (0, 1) for p in sides[i] if p.sort == COMPUTE and p.op in recipe.fused
+        ]
+        for _, i, piece in sorted(fused, key=lambda one: (-one[0], str(one[2].work))):
+            chain = tuple(_chain(recipe, piece, _usable(recipe, sides[1 - i])))
+            if chain:
+                groups.append((recipe.name, (piece,), chain) if i == 0 else (recipe.name, chain, (piece,)))
+                sides[i], sides[1 - i] = _without(sides[i], (piece,)), _without(sides[1 - i], chain)
+    return groups, sides[0], sides[1]
 
 
 def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
@@ -82,19 +87,9 @@ def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
     return [p for p in pieces if id(p) not in gone]
 
 
-def _found(recipe: Recipe, fusing: Sequence[Piece], other: Sequence[Piece]) -> list[tuple[Piece, tuple[Piece, ...]]]:
-    """Fused pieces with the chains that do the same, the largest first; each piece is in one of them."""
-    found: list[tuple[Piece, tuple[Piece, ...]]] = []
+def _usable(recipe: Recipe, pieces: Sequence[Piece]) -> list[Piece]:
     ops = frozenset[str]().union(recipe.besides, recipe.alike, *recipe.needed)
-    free = [p for p in other if p.sort == COMPUTE and not p.tax and p.op in ops]
-    for piece in sorted(fusing, key=lambda p: (-p.ns, str(p.work))):
-        if piece.sort != COMPUTE or piece.op not in recipe.fused:
-            continue
-        chain = _chain(recipe, piece, free)
-        if chain:
-            found.append((piece, tuple(chain)))
-            free = _without(free, chain)
-    return found
+    return [p for p in pieces if p.sort == COMPUTE and not p.tax and p.op in ops]
 
 
 def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:

@@ -25,6 +25,7 @@ from roofwatch.model.kinds import Kind
 SAME, SIZE, GROUP, OP, KIND = "same", "size", "group", "op", "kind"
 LAYOUT_TAX = "layout tax"
 ALIKE = Fraction(1, 20)  # calls a step differ by as much from window to window, at their edges
+PAIRED = 200  # pieces of one op a side
 NEAR = 0.02  # relative: how far two formulas of one op are apart (a bias, a vector of axes)
 _NOTHING_COMMON = frozenset({Kind.OTHER})  # that two names are unknown makes them no pair
 
@@ -53,7 +54,7 @@ def matched(left: Sequence[Piece], right: Sequence[Piece], units: tuple[Fraction
     rest = _Rest(list(left), list(right))
     _by_identity(rest, units)
     _by_size(rest, units)
-    groups, rest.left, rest.right = grouped(rest.left, rest.right)
+    groups, rest.left, rest.right = grouped(rest.left, rest.right, units)
     rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
     _optimizers(rest)
     _by(rest, OP, _family)
@@ -111,26 +112,34 @@ def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction]) -> tup
 
 
 def _by_size(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
-    """Match pieces of one op with the nearest FLOPs of a call; the largest choose first."""
-    by_op: dict[Hashable, list[Piece]] = defaultdict(list)
-    for p in rest.right:
-        if p.op is not None:
-            by_op[_op(p)].append(p)
-    left: list[Piece] = []
-    taken: set[int] = set()
-    added: list[Piece] = []
-    for ours in sorted(rest.left, key=lambda p: (-p.ns, str(p.work))):
-        near = [p for p in by_op.get(_op(ours), ()) if id(p) not in taken and _apart(ours, p) is not None]
-        if not near:
-            left.append(ours)
+    """Match pieces of one op whose calls are as large: the nearest pair first, of equally near ones the largest."""
+    theirs = _largest(rest.right)
+    pairs = [
+        (far, -min(a.ns / units[0], b.ns / units[1]), *sorted((str(a.work), str(b.work))), i, j)
+        for op, ours in _largest(rest.left).items()
+        for i, a in ours
+        for j, b in theirs.get(op, ())
+        if (far := _apart(a, b)) is not None
+    ]
+    left, right, added = dict(enumerate(rest.left)), dict(enumerate(rest.right)), _Rest([], [])
+    for *_, i, j in sorted(pairs):
+        if i not in left or j not in right:
             continue
-        other = min(near, key=lambda p: (_apart(ours, p) or (0, 0.0), -p.ns, str(p.work)))
-        taken.add(id(other))
+        ours, other = left.pop(i), right.pop(j)
         match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, units))
         rest.matches.append(match)
-        left += more_left
-        added += more_right
-    rest.left, rest.right = left, [p for p in rest.right if id(p) not in taken] + added
+        added.left += more_left
+        added.right += more_right
+    rest.left, rest.right = [*left.values(), *added.left], [*right.values(), *added.right]
+
+
+def _largest(pieces: Sequence[Piece]) -> dict[tuple[object, ...], list[tuple[int, Piece]]]:
+    """The pieces of each op with their places, those with most time: all pairs of them are looked at."""
+    found: dict[tuple[object, ...], list[tuple[int, Piece]]] = defaultdict(list)
+    for place, p in sorted(enumerate(pieces), key=lambda one: (-one[1].ns, str(one[1].work))):
+        if p.op is not None and len(found[_op(p)]) < PAIRED:
+            found[_op(p)].append((place, p))
+    return found
 
 
 def _op(p: Piece) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.comparison_match import Match
-from roofwatch.model.comparison_pieces import COMPUTE, Piece
+from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY, Piece
 from roofwatch.model.comparison_roofs import Roofs, roofs_of
 from roofwatch.model.comparison_sides import Taken, a_unit
 
@@ -40,13 +40,18 @@ class Row:
 
     @property
     def lead(self) -> Piece:
-        """The largest piece, of the left side where there is one."""
-        return max(self.match.left or self.match.right, key=lambda p: p.ns)
+        """The largest piece of both sides."""
+        return max((*self.match.left, *self.match.right), key=lambda p: (p.ns, str(p.kind)))
+
+    @property
+    def shown(self) -> Piece:
+        """Whose shapes are told: the left's, where there is one."""
+        return (self.match.left or self.match.right)[0]
 
     @property
     def sort(self) -> str:
         """Compute, copy or communication."""
-        return self.lead.sort
+        return sort_of(self.match)
 
     @property
     def tax(self) -> bool:
@@ -88,16 +93,33 @@ IDLE = "idle_"
 def columns(matches: Sequence[Match], left: Taken, right: Taken) -> Columns:
     """Rows with most time first, and what is beside them."""
     ordered = sorted(matches, key=lambda m: (-max(_a_unit(m.left, left), _a_unit(m.right, right)), _text(m)))
-    sides = []
-    for pieces, side in (([m.left for m in ordered], left), ([m.right for m in ordered], right)):
-        hidden = [*side.hidden_ns, side.overlap_ns - sum(side.hidden_ns)]
-        values = [*(sum(p.ns for p in one) for one in pieces), *(-ns for ns in hidden), *side.idle.values()]
-        names = [*HIDDEN, *(f"{IDLE}{cause}" for cause in side.idle)]
-        rounded = a_unit(values, side.units)
-        sides.append((rounded[: len(pieces)], dict(zip(names, rounded[len(pieces) :], strict=True))))
-    (ours, beside_left), (theirs, beside_right) = sides
+    ours, beside_left = _column([m.left for m in ordered], ordered, left)
+    theirs, beside_right = _column([m.right for m in ordered], ordered, right)
     rows = [_row(m, left, right, a, b) for m, a, b in zip(ordered, ours, theirs, strict=True)]
     return Columns(rows, beside_left, beside_right)
+
+
+def _column(
+    pieces: Sequence[Sequence[Piece]], matches: Sequence[Match], side: Taken
+) -> tuple[list[int], dict[str, int]]:
+    """One side's times a unit, in the order of the matches, and what is beside them.
+
+    What is hidden of communication follows its rows where the sum is rounded, so that what is exposed is not negative;
+    the same with copies.
+    """
+    hidden = [*side.hidden_ns, side.overlap_ns - sum(side.hidden_ns)]
+    chain: list[tuple[int | str, int]] = []
+    for sort, name, ns in zip((COMMUNICATION, COPY, COMPUTE), HIDDEN, hidden, strict=True):
+        chain += [(i, sum(p.ns for p in pieces[i])) for i, m in enumerate(matches) if sort_of(m) == sort]
+        chain.append((name, -ns))
+    chain += [(f"{IDLE}{cause}", ns) for cause, ns in side.idle.items()]
+    found = dict(zip((key for key, _ in chain), a_unit([ns for _, ns in chain], side.units), strict=True))
+    return [found[i] for i in range(len(matches))], {key: ns for key, ns in found.items() if isinstance(key, str)}
+
+
+def sort_of(match: Match) -> str:
+    """Whether its pieces compute, copy or communicate: they all do the same."""
+    return (match.left or match.right)[0].sort
 
 
 def _a_unit(pieces: Sequence[Piece], side: Taken) -> Fraction:
@@ -127,13 +149,11 @@ def _row(match: Match, left: Taken, right: Taken, left_ns: int, right_ns: int) -
 def as_json(row: Row, *, right_behind: bool) -> dict[str, Any]:
     """The row's keys, ``ROW_KEYS``."""
     match, single = row.match, len(row.match.left) < 2 and len(row.match.right) < 2
-    pieces = (*match.left, *match.right)
-    kinds = {str(p.kind) for p in pieces}
     return {
         "op": op_of(match),
-        "kind": str(row.lead.kind) if len(kinds) > 1 else kinds.pop(),
-        "shapes": _loaded(row.lead.shapes) if single else None,
-        "dtypes": _loaded(row.lead.dtypes) if single else None,
+        "kind": str(row.lead.kind),
+        "shapes": _loaded(row.shown.shapes) if single else None,
+        "dtypes": _loaded(row.shown.dtypes) if single else None,
         "left_ns": row.left_ns,
         "right_ns": row.right_ns,
         "ratio": row.ratio,
