@@ -41,7 +41,7 @@ class Limits:
     max_events: int = 20_000_000
     max_bytes: int = 8 << 30  # decompressed
     max_groups: int = 200_000
-    max_name: int = 4096  # characters of a kernel name; longer names are cut
+    max_name: int = 16_384  # characters of a kernel name, of which real ones have up to 5,200; longer ones are cut
 
 
 @dataclass(frozen=True, slots=True)

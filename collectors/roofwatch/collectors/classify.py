@@ -15,7 +15,7 @@ from roofwatch.model.formulas import views
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, Evidence, KernelStat, Ledger, Phase, Signature, Vendor
-from roofwatch.model.roofline import UNKNOWN, Verdict, judge, peak_of
+from roofwatch.model.roofline import MOST_ROOF_NS, UNKNOWN, Verdict, judge, peak_of
 
 LENDERS_AGREE = (
     0.9  # share of a kernel's classified time in one bound, for a record of unknown shape to take that bound
@@ -23,6 +23,8 @@ LENDERS_AGREE = (
 
 # Whose FLOPs are the model's: what MFU is made of in the literature, without elementwise work.
 MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
+
+MOST_FLOPS = 1 << 62  # of one window: a thousand of today's fastest devices for an hour
 
 _BY_NAME = frozenset({views.VIEW.name, views.WRAPPER.name})
 _PROVEN = frozenset({Evidence.COUNTERS, Evidence.SHAPES, Evidence.BORROWED})
@@ -239,6 +241,8 @@ def _with_model(ledger: Ledger, item: _Merged, signature: Signature, device: Dev
     if signature.flops is None or peak is None:
         return ledger
     flops = signature.flops * item.calls
+    if flops + ledger.model_flops >= MOST_FLOPS or flops / peak * 1e9 + ledger.model_peak_ns >= MOST_ROOF_NS:
+        return ledger  # shapes that are damage
     return replace(
         ledger,
         model_known_ns=ledger.model_known_ns + item.total_ns,

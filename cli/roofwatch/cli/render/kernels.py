@@ -27,7 +27,10 @@ OVER = "!"  # beside a roof fraction that cannot be
 WHY_OVER = "data that stays in a cache, or inputs counted whole"
 CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
 
-DROPPED = {"unfinished": "unfinished (launched, without a record of its end)"}
+DROPPED = {
+    "unfinished": "unfinished (launched, without a record of its end)",
+    "changed_name": "with a changed name (too long, or no text)",
+}
 
 COLUMNS = (
     Column("#", right=True),

@@ -15,6 +15,7 @@ from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.arguments import DeviceArgs, HostArgs, OpArgs, device_args, host_args, op_args
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
 from roofwatch.collectors.kineto.messages import RECORD, Messages
+from roofwatch.collectors.kineto.possible import MAX_DURATION_NS, leave_out_endless, leave_out_far
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.tables import UNKNOWN, Extents, Interner, Table
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
 MAX_OPEN = 10_000  # events begun and not ended on one thread
 
 # The same as for silent stretches (``waits``), which they explain; a thousandth of a second's stacks are not many.
@@ -127,8 +127,12 @@ class Columns:
         unmatched = sum(len(stack) for stack in self._open.values())
         if unmatched:
             self.dropped["unmatched"] += unmatched
-        for table in (self.ops, self.host, self.device, self.notes, self.modules, self.functions, self.messages.table):
+        tables = (self.ops, self.host, self.device, self.notes, self.modules, self.functions, self.messages.table)
+        for table in tables:
             table.close()
+        self.dropped["changed_name"] += self.names.changed
+        self.dropped["bad_time"] += leave_out_far(tables, self.device if len(self.device) else self.ops)
+        self.dropped["bad_duration"] += leave_out_endless(self.device if len(self.device) else self.ops)
 
     def _pair(self, event: Begin | End, by_category: dict[str, list[Complete]]) -> None:
         stack = self._open[event.pid, event.tid]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofwatch.collectors.base import Category, Grid, RawGroup
+from roofwatch.collectors.kineto.tables import OTHER
 from roofwatch.model.histogram import GAMMA, Histogram, bucket_of
 from roofwatch.model.record import Phase
 
@@ -26,7 +27,6 @@ CPU_OP = 3
 PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
 _TOP_BUCKET = 900  # γ^899 ns are 23 days, more than any duration that is kept
 _KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "message", "told_apart", "backlog", "linked")
-OTHER = "(other)"  # the kernel name of what does not fit in the limit on groups
 
 
 @dataclass(frozen=True, slots=True)

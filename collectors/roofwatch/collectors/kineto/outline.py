@@ -24,6 +24,8 @@ FIELDS = (
     "deviceProperties", "distributedInfo", "baseTimeNanoseconds", "record_shapes", *_AMD_FIELDS, *_NVIDIA_FIELDS,
 )  # fmt: skip
 MAX_FIELD_BYTES = 1 << 20  # as Python objects a text takes many times its size
+# Far beyond any machine: what is more is made up, and counts as not told.
+MAX_RANKS, MAX_UNITS, MAX_MEMORY, MAX_CLOCK_HZ, MAX_NAME = 1 << 30, 1 << 20, 1 << 50, 1e12, 256
 _Top: Any = msgspec.defstruct("_Top", [(name, msgspec.Raw, msgspec.Raw()) for name in FIELDS])
 _top = msgspec.json.Decoder(_Top)
 
@@ -55,8 +57,8 @@ def outline_of(fields: Mapping[str, bytes]) -> Outline:
         vendor = ""
     return Outline(
         base_ns=_count(_value(fields, "baseTimeNanoseconds")),
-        rank=_count(distributed.get("rank")),
-        world_size=_count(distributed.get("world_size")),
+        rank=_count(distributed.get("rank"), MAX_RANKS),
+        world_size=_count(distributed.get("world_size"), MAX_RANKS),
         shapes_recorded=bool(_value(fields, "record_shapes")),
         properties=tuple(entry for entry in properties if isinstance(entry, dict)),
         vendor=vendor,
@@ -82,15 +84,15 @@ def device_of(outline: Outline, index: int, call_names: Sequence[str]) -> RawDev
     """
     entry = _entry(outline.properties, index)
     name = entry.get("name")
-    name = name if isinstance(name, str) else ""
+    name = "".join(c if c.isprintable() else "?" for c in name[:MAX_NAME]) if isinstance(name, str) else ""
     clock = entry.get("clockRate")  # kHz, as the CUDA runtime gives it
     return RawDevice(
         vendor=_vendor_by_name(name) or outline.vendor or _vendor_by_calls(call_names),
         name=name,
         index=index if index >= 0 else None,
-        units=_count(entry.get("numSms")) or None,
-        memory_bytes=_count(entry.get("totalGlobalMem")) or None,
-        clock_hz=clock * 1e3 if isinstance(clock, int | float) and clock > 0 else None,
+        units=_count(entry.get("numSms"), MAX_UNITS) or None,
+        memory_bytes=_count(entry.get("totalGlobalMem"), MAX_MEMORY) or None,
+        clock_hz=clock * 1e3 if isinstance(clock, int | float) and 0 < clock < MAX_CLOCK_HZ / 1e3 else None,
     )
 
 
@@ -122,9 +124,9 @@ def _value(fields: Mapping[str, bytes], key: str) -> Any:
         return None
 
 
-def _count(value: Any) -> int | None:
+def _count(value: Any, below: int = 1 << 63) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
         return None
     return value

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 COLLECTOR = "kineto"
 MAX_STEPS = 1000  # whose lengths are told: enough to see whether the first ones are longer
 MAX_DEVICES = 256  # many more than a node has; what a damaged trace names beyond them is one unknown device
+MAX_INDEX = 1 << 20
+MAX_WAIT_NS = 1 << 49  # what host threads can have waited in all within one trace
+MAX_UNIX_NS = 1 << 61  # the year 2043
 _DAY_NS = 86_400 * 10**9
 _ABSOLUTE_NS = 10**18  # September 2001: a clock beyond it counts from 1970, a smaller one from somewhere else
 
@@ -128,6 +131,7 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, kn
         records, launched = graphs.attributed(records, columns, host, launches, known)
         moving = collectives.communicating(columns, records)
         waits = with_timelines(devices, records.device, columns, host, launches, moving)
+        waits = waits if waits[1] < MAX_WAIT_NS else None
         dropped["unfinished"] = unfinished(columns, captured_launches(columns)[0])
     else:
         waits, grids, (devices, records) = None, None, _cpu_records(columns, host)
@@ -226,6 +230,7 @@ def _device_records(
 
 def _devices(index: Ints) -> tuple[Ints, Ints]:
     """The devices' indexes, and for each record the position of its own among them."""
+    index = np.where((index >= 0) & (index < MAX_INDEX), index, UNKNOWN)
     found, counts = np.unique(index, return_counts=True)
     if len(found) > MAX_DEVICES:
         kept = found[np.argsort(-counts, kind="stable")[:MAX_DEVICES]]
@@ -268,6 +273,8 @@ def _unix_hull(columns: Columns, base: int | None) -> tuple[int, int]:
     start, end = _hull(columns)
     if base is None:
         base = 0 if start >= _ABSOLUTE_NS else -start
+    if not 0 <= base + start < MAX_UNIX_NS:
+        base = -start  # no clock tells such a time
     return base + start, base + end
 
 

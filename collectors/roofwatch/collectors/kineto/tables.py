@@ -15,39 +15,55 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1  # in a column of ids, indexes or sizes
 MAX_EXTENTS = 1 << 16  # different launch grids and blocks; a real trace has some hundreds
+OTHER = "(other)"  # the name of what does not fit in a limit
+UNNAMED = "(unnamed)"
 MAX_TEXT_BYTES = 96 << 20  # of the distinct values of one ``Interner``
 
 
 class Interner(dict[Any, int]):
-    """Value → small id, in order of first sight. Once ``MAX_TEXT_BYTES`` are held, new texts share one id."""
+    """Value → small id, in order of first sight. Once ``MAX_TEXT_BYTES`` are held, new texts share one id.
+
+    With ``longest`` characters it holds names, which anything may be in: what no store takes is changed, and counted.
+    """
 
     def __init__(self, longest: int | None = None) -> None:
         super().__init__()
         self.values_seen: list[Any] = []
         self.overflown = 0
+        self.changed = 0  # how often a name was cut, or was none
         self._longest = longest
         self._bytes = 0
         self._rest: int | None = None
 
     def __missing__(self, key: Any) -> int:
-        kept = key[: self._longest] if self._longest is not None and len(key) > self._longest else key
-        if kept is not key and kept in self:
-            return self[kept]
+        kept = key if self._longest is None else _as_name(key, self._longest)
+        if kept is not key:
+            self.changed += 1
+            if kept in self:
+                return self[kept]
         self._bytes += len(kept) + 128
         if self._bytes > MAX_TEXT_BYTES:
-            return self._overflow(type(kept)())
+            return self._overflow(type(kept)() if self._longest is None else OTHER)
         self.values_seen.append(kept)
         self[kept] = len(self.values_seen) - 1
         return self[kept]
 
-    def _overflow(self, empty: Any) -> int:
+    def _overflow(self, rest: Any) -> int:
         self.overflown += 1
         if self._rest is None:
-            self._rest = self[empty] if empty in self else len(self.values_seen)
-            if empty not in self:
-                self.values_seen.append(empty)
-                self[empty] = self._rest
+            self._rest = self[rest] if rest in self else len(self.values_seen)
+            if rest not in self:
+                self.values_seen.append(rest)
+                self[rest] = self._rest
         return self._rest
+
+
+def _as_name(text: str, longest: int) -> str:
+    """The text itself where it can be a name."""
+    kept = text if len(text) <= longest else text[:longest]
+    if "\0" in kept:
+        kept = kept.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return kept if kept.strip() else UNNAMED
 
 
 class Extents(dict[Any, int]):
