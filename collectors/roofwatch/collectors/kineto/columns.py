@@ -15,7 +15,7 @@ from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.arguments import DeviceArgs, HostArgs, OpArgs, device_args, host_args, op_args
 from roofwatch.collectors.kineto.events import DECODE_ERRORS, Begin, Complete, End, Meta
 from roofwatch.collectors.kineto.messages import RECORD, Messages
-from roofwatch.collectors.kineto.possible import MAX_DURATION_NS, leave_out_endless, leave_out_far
+from roofwatch.collectors.kineto.possible import leave_out_endless, leave_out_far
 from roofwatch.collectors.kineto.repair import repairs
 from roofwatch.collectors.kineto.tables import UNKNOWN, Extents, Interner, Table
 from roofwatch.collectors.kineto.times import NO_TIME, text_to_ns, texts_to_ns
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+MAX_DURATION_NS = 7 * 86_400 * 10**9  # a longer event is an overflow of the writer's, not a measurement
 MAX_OPEN = 10_000  # events begun and not ended on one thread
 
 # The same as for silent stretches (``waits``), which they explain; a thousandth of a second's stacks are not many.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofwatch.collectors.base import Category, Grid, RawGroup
-from roofwatch.collectors.kineto.tables import OTHER
 from roofwatch.model.histogram import GAMMA, Histogram, bucket_of
 from roofwatch.model.record import Phase
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 _CATEGORIES = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.CPU_OP)
 CPU_OP = 3
 PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.NONE)
+OTHER = "(other)"  # the kernel name of what does not fit in a limit
 _TOP_BUCKET = 900  # γ^899 ns are 23 days, more than any duration that is kept
 _KEYS = ("device", "name", "category", "op", "inputs", "phase", "module", "message", "told_apart", "backlog", "linked")
 

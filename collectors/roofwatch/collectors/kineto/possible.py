@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _DAY_NS = 86_400 * 10**9
-MAX_DURATION_NS = 7 * _DAY_NS  # a longer event is an overflow of the writer's, not a measurement
 # No profiler records for days. A lone event that far from the others has a clock of its own, or none.
 FAR_NS = 2 * _DAY_NS
 MAX_TOTAL_NS = 1 << 49  # 6.5 days of device time, or of ops: more in one trace is made up

@@ -130,8 +130,8 @@ def _accounts(columns: Columns, host: Host, outline: Outline, limits: Limits, kn
         devices, records, found = _device_records(columns, host, launches, grids, outline)
         records, launched = graphs.attributed(records, columns, host, launches, known)
         moving = collectives.communicating(columns, records)
-        waits = with_timelines(devices, records.device, columns, host, launches, moving)
-        waits = waits if waits[1] < MAX_WAIT_NS else None
+        waited = with_timelines(devices, records.device, columns, host, launches, moving)
+        waits = waited if waited[1] < MAX_WAIT_NS else None
         dropped["unfinished"] = unfinished(columns, captured_launches(columns)[0])
     else:
         waits, grids, (devices, records) = None, None, _cpu_records(columns, host)

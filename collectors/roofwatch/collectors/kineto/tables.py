@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roofwatch.collectors.kineto.groups import OTHER
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = -1  # in a column of ids, indexes or sizes
 MAX_EXTENTS = 1 << 16  # different launch grids and blocks; a real trace has some hundreds
-OTHER = "(other)"  # the name of what does not fit in a limit
 UNNAMED = "(unnamed)"
 MAX_TEXT_BYTES = 96 << 20  # of the distinct values of one ``Interner``
 
