@@ -7,7 +7,7 @@ which scales with their squares, to ΣL² ÷ (B·Lmax²).
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ class PaddingSum:
     padded_tokens: float = 0.0
     real_squared: float = 0.0
     padded_squared: float = 0.0
-    lengths: Counter[int] = field(default_factory=Counter)  # length → weighted sequences
+    lengths: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))  # weighted sequences
     shapes: Counter[tuple[int, int]] = field(default_factory=Counter)  # (sequences, padded length) → batches
 
     def add(self, p: Padding, weight: float = 1.0) -> None:
@@ -46,7 +46,7 @@ class PaddingSum:
         self.padded_squared += p.padded_squared * weight
         for length, count in p.lengths:
             self.sequences_seen += count
-            self.lengths[length] += count * weight  # type: ignore[assignment]
+            self.lengths[length] += count * weight
         for sequences, length, batches in p.shapes:
             self.shapes[sequences, length] += batches
 

@@ -55,15 +55,16 @@ def _one_more(
         _push(hull, (-prefix[i], best[i - 1], i))  # lengths before i in the earlier buckets
         at = min(at, len(hull) - 1)
         x = costs[i]
-        while at + 1 < len(hull) and _value(hull[at + 1], x) <= _value(hull[at], x):
-            at += 1
-        least[i] = x * prefix[i + 1] + _value(hull[at], x)
-        origin[i] = hull[at][2]
+        slope, value, place = hull[at]
+        lowest = slope * x + value
+        while at + 1 < len(hull):
+            slope, value, following = hull[at + 1]
+            if slope * x + value > lowest:
+                break
+            at, lowest, place = at + 1, slope * x + value, following
+        least[i] = x * prefix[i + 1] + lowest
+        origin[i] = place
     return least, origin
-
-
-def _value(line: Line, x: float) -> float:
-    return line[0] * x + line[1]
 
 
 def _push(hull: list[Line], new: Line) -> None:
