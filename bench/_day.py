@@ -47,7 +47,7 @@ from roofwatch.model.record import (
 from roofwatch.store import database, rollup
 from roofwatch.store.blocks import FACT
 from roofwatch.store.histograms import Histograms
-from roofwatch.store.identity import device_id, peaks_id
+from roofwatch.store.identity import device_id, devices_id, peaks_id
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES, REVISION
 from roofwatch.store.unpack import Facts, Roofs, Unpacked, UnpackedWindow, first_of_kernels
@@ -209,7 +209,9 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
     state = DeviceState(CLOCK_HZ * draw.gauss(0.97, 0.003), CLOCK_HZ, draw.gauss(610, 8), 700.0, draw.gauss(62, 1), "")
     start = BEGIN_NS + minute * MINUTE_NS
     lengths = sorted(min(2048, max(16, int(draw.lognormvariate(5.5, 0.8)))) for _ in range(16))
-    device = DeviceWindow(device_of(rank), busy + idle, busy, causes, busy // 50, max(comm // 2, busy // 10), 60 << 30, 70 << 30, state)
+    device = DeviceWindow(
+        device_of(rank), busy + idle, busy, causes, busy // 50, max(comm // 2, busy // 10), 60 << 30, 70 << 30, state
+    )
     each = comm // COLLECTIVES
     return Window(
         uid=f"{draw.getrandbits(128):032x}",
@@ -280,6 +282,17 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
     )
 
 
+@lru_cache
+def _ids(rank: int, version: int) -> tuple[tuple[int, ...], int, int]:
+    of = (device_id(device_of(rank)),)
+    return of, process_of(rank, version).id, devices_id(of)
+
+
+def ids_of(rank: int, process: Process) -> tuple[tuple[int, ...], int, int]:
+    """Of a window's devices, its process, and the set of its devices."""
+    return _ids(rank, int(process.labels["version"][1:]))
+
+
 def segments(minutes: int = MINUTES) -> Iterator[Unpacked]:
     """The day, in the order in which it was sent."""
     k, draw, noise = kernels(), random.Random(SEED), np.random.default_rng(SEED)
@@ -299,7 +312,7 @@ def segments(minutes: int = MINUTES) -> Iterator[Unpacked]:
             total = fact.columns[1]
             comm = int(total[np.isin(fact.columns[0], of_comm)].sum())
             window = window_of(draw, minute, rank, int(total.sum()), comm)
-            windows.append(UnpackedWindow(window, fact, (device_id(device_of(rank)),)))
+            windows.append(UnpackedWindow(window, fact, *ids_of(rank, window.process)))
         yield Unpacked("agent-a", "boot-a", number, number, windows, devices, records, roofs, {}, ROWS * len(windows))
 
 

@@ -27,6 +27,7 @@ from roofwatch.store.sums import Sums, of_windows
 
 CHUNK = 1024  # blocks that are in memory at once: about 60 MB of 300 kernels each
 _DEVICE = FACT.index("device")
+_DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +38,20 @@ class OfDevice:
     vendor: str
     model: str
     peaks_id: int
+    process_id: int  # of whose windows it was seen in first
 
 
 @dataclass(slots=True)
 class Devices:
-    """Devices by number."""
+    """Devices by number; ``by_process`` one for each process that has it."""
 
+    by_process: bool = False
     rows: list[OfDevice] = field(default_factory=list)
-    numbers: dict[int, int] = field(default_factory=dict)
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def number(self, device: OfDevice) -> int:
         """The number of a device, a new one at its first sight."""
-        found = self.numbers.setdefault(device.id, len(self.rows))
+        found = self.numbers.setdefault((device.process_id if self.by_process else 0, device.id), len(self.rows))
         if found == len(self.rows):
             self.rows.append(device)
         return found
@@ -68,7 +71,7 @@ def _places(connection: Connection, where: Conditions, known: Devices) -> _Place
     """Positions that the conditions leave out have no device (-1)."""
     w, d = windows.c, window_devices.c
     query = (
-        select(w.id, d.position, weight(), w.steps, devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
+        select(w.id, d.position, weight(), w.steps, *_DEVICE_COLUMNS, w.process_id)
         .select_from(windows)
         .join(processes, processes.c.id == w.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -153,7 +156,7 @@ def from_pieces(
     k, r = kernel_sums.c, rollups.c
     columns = (k.rows, k.sums, *([k.histograms] if histograms else []))
     query = (
-        select(devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id, *columns)
+        select(*_DEVICE_COLUMNS, r.process_id, *columns)
         .select_from(rollups)
         .join(processes, processes.c.id == r.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -172,8 +175,8 @@ def from_pieces(
 
 
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
-    counts = [row[4] for row in rows]
-    columns = joined([unpack(row[5], len(SUM)) for row in rows], len(SUM))
-    device = np.repeat(np.array([known.number(OfDevice(*row[:4])) for row in rows], np.int64), counts)
-    told = Histograms.joined([Histograms.unpack(row[6], row[4]) for row in rows]) if histograms else None
+    counts = [row[5] for row in rows]
+    columns = joined([unpack(row[6], len(SUM)) for row in rows], len(SUM))
+    device = np.repeat(np.array([known.number(OfDevice(*row[:5])) for row in rows], np.int64), counts)
+    told = Histograms.joined([Histograms.unpack(row[7], row[5]) for row in rows]) if histograms else None
     return Sums(columns, device, told).where(_wanted(columns[0], device, wanted))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
 from roofwatch.model.answer import device_json, estimated, weight_of
-from roofwatch.model.record import Cost, Device, DeviceState, Node, Padding, Process, Signature, Window
+from roofwatch.model.record import Cost, Device, DeviceState, Node, Padding, Process, Signature
 from roofwatch.store import bulk, rollup, schema
 from roofwatch.store.blocks import pack
-from roofwatch.store.identity import agent_id, devices_id, node_id, text_id
+from roofwatch.store.identity import agent_id, node_id, text_id
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
 from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
@@ -77,7 +77,7 @@ class Loader:
     now_ns: Callable[[], int]
     known: Known = field(default_factory=Known)
     newest: dict[int, int] = field(default_factory=dict)  # the hour that each process has come to
-    waiting: dict[tuple[int, int], None] = field(default_factory=dict)  # (process, hour) left to sum up until then
+    waiting: dict[int, int] = field(default_factory=dict)  # processes that left something to sum up before an hour
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""
@@ -136,7 +136,7 @@ class Loader:
         by_uid: dict[bytes, UnpackedWindow] = {}
         for w in chain.from_iterable(work.windows for work in group):
             by_uid.setdefault(bytes.fromhex(w.window.uid), w)
-        rows = (window_row(uid, w.window, devices_id(w.devices)) for uid, w in by_uid.items())
+        rows = (window_row(uid, w) for uid, w in by_uid.items())
         flat = list(chain.from_iterable(rows))
         inserted = bulk.insert_returning(connection, schema.windows, WINDOW_NAMES, flat, ("id", "uid"))
         return [(number, by_uid[uid]) for number, uid in inserted]
@@ -144,12 +144,12 @@ class Loader:
     def _dimensions(self, connection: Connection, group: Sequence[Unpacked]) -> None:
         for work in group:
             for w in work.windows:
-                self._process(connection, w.window.process)
+                self._process(connection, w.window.process, w.process_id)
         devices = dict(chain.from_iterable(work.devices.items() for work in group))
         news = self.known.news(schema.devices, devices)
         flat = list(chain.from_iterable(device_row(i, *d) for i, d in news.items()))
         bulk.insert(connection, schema.devices, DEVICE_NAMES, flat, bulk.nothing())
-        sets = {devices_id(w.devices): w.devices for work in group for w in work.windows}
+        sets = {w.devices_id: w.devices for work in group for w in work.windows}
         news = self.known.news(schema.device_sets, sets)
         flat = [x for i, of in news.items() for device in sorted(set(of)) for x in (i, device)]
         bulk.insert(connection, schema.device_sets, ("id", "device_id"), flat, bulk.nothing())
@@ -168,11 +168,10 @@ class Loader:
             self._labels(connection, identity, node.labels)
         return identity
 
-    def _process(self, connection: Connection, p: Process) -> None:
-        node = self._node(connection, p.node)
-        identity = p.id
+    def _process(self, connection: Connection, p: Process, identity: int) -> None:
         if not self.known.fresh(schema.processes, identity, p):
             return
+        node = self._node(connection, p.node)
         names = (
             "id", "node_id", "pid", "start_unix_ns", "owner", "job", "container", "rank", "local_rank", "world_size",
             "model", "versions",
@@ -275,17 +274,18 @@ def signature_row(identity: int, s: Signature) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def window_row(uid: bytes, w: Window, devices: int) -> tuple[Any, ...]:
+def window_row(uid: bytes, unpacked: UnpackedWindow) -> tuple[Any, ...]:
     """A row of ``windows``, without its number."""
+    w = unpacked.window
     return (
-        uid, w.process.id, w.start_unix_ns, w.duration_ns, w.steps, w.represents_ns, str(w.trigger), w.collector,
+        uid, unpacked.process_id, w.start_unix_ns, w.duration_ns, w.steps, w.represents_ns, str(w.trigger), w.collector,
         w.shapes_recorded, w.ledger.events_read, w.ledger.device_records, w.ledger.device_time_ns,
         w.ledger.has_host_events, w.ledger.linked_ns, w.ledger.backlog_ns, w.ledger.classifiable_ns,
         w.ledger.classified_ns, w.ledger.named_ns, *_cost(w.cost), *_padding(w.padding), w.first_step,
         w.ledger.model_ns, w.ledger.model_known_ns, w.ledger.model_flops, w.ledger.model_peak_ns,
         w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
         w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, *_lengths(w.padding),
-        devices, w.span_ns, sum(estimated(d.span_ns, weight_of(w, d)) for d in w.devices),
+        unpacked.devices_id, w.span_ns, sum(estimated(d.span_ns, weight_of(w, d)) for d in w.devices),
         sum(g.total_ns for g in w.graphs), sum(g.attributed_ns for g in w.graphs),
     )  # fmt: skip
 
@@ -313,4 +313,6 @@ def _lengths(p: Padding | None) -> tuple[Any, ...]:
 
 
 def _state(s: DeviceState | None) -> tuple[Any, ...]:
-    return (None,) * 6 if s is None else astuple(s)
+    if s is None:
+        return (None,) * 6
+    return (s.clock_hz, s.clock_max_hz, s.power_w, s.power_limit_w, s.temperature_c, s.throttle)

@@ -39,6 +39,7 @@ GRACE_NS = 300 * SECOND_NS  # after its end an hour may still get windows: segme
 AT_ONCE = 8  # pieces summed up in one transaction of ingest: about 0.1 s
 KNOWN_MOST = 100_000  # processes whose newest hour is remembered
 
+_ROWS = (window_sums, drop_sums, device_sums, cause_sums)
 Arrived = Sequence[tuple[int, "UnpackedWindow"]]  # with the number of each window
 _KEY = ("grain", "bucket_unix_ns", "process_id")
 
@@ -49,7 +50,7 @@ def changed(connection: Connection, arrived: Arrived) -> None:
     for grain in (DAY_S, HOUR_S):  # where only a day's sums are kept there is no hour to make stale
         pieces: dict[tuple[int, int], list[tuple[int, UnpackedWindow]]] = defaultdict(list)
         for number, w in left:
-            pieces[bucket_of(w.window.start_unix_ns, grain), w.window.process.id].append((number, w))
+            pieces[bucket_of(w.window.start_unix_ns, grain), w.process_id].append((number, w))
         gone = _make_stale(connection, grain, pieces)
         for piece in gone:
             _add(connection, grain, *piece, pieces[piece])
@@ -65,38 +66,41 @@ def _make_stale(connection: Connection, grain: int, pieces: Collection[tuple[int
     return {(bucket, process) for _, bucket, process, finer in found if not finer}
 
 
-def close(
-    connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[tuple[int, int], None]
-) -> None:
-    """Sum up the hours that processes left; ``newest`` is the one each has come to, ``waiting`` what is left to do."""
+def close(connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[int, int]) -> None:
+    """Sum up what processes left: ``newest`` is the hour each has come to, ``waiting`` those with something to do."""
     if len(newest) > KNOWN_MOST:
         newest.clear()
     came: dict[int, int] = {}
     for _, w in arrived:
-        hour, process = bucket_of(w.window.start_unix_ns, HOUR_S), w.window.process.id
-        came[process] = max(came.get(process, hour), hour)
+        came[w.process_id] = max(came.get(w.process_id, 0), bucket_of(w.window.start_unix_ns, HOUR_S))
     for process, hour in came.items():
         if hour > newest.get(process, -1):
-            newest[process] = hour
-            waiting[process, hour] = None
-    left = AT_ONCE
-    while waiting and left > 0:
-        (process, hour) = next(iter(waiting))
-        r = rollups.c
-        pieces = _stale(connection, [r.process_id == process], hour, left)
-        left -= max(1, len(pieces))
-        for grain, bucket, of in pieces:
-            build(connection, grain, bucket, of)
-        if left > 0:
-            del waiting[process, hour]
+            newest[process] = waiting[process] = hour
+    if not waiting:
+        return
+    hour = next(iter(waiting.values()))
+    of = [process for process, its in waiting.items() if its == hour][:AT_ONCE]
+    pieces = _stale(connection, [rollups.c.process_id.in_(of)], hour, AT_ONCE)
+    _build_all(connection, pieces)
+    if len(pieces) < AT_ONCE:
+        for process in of:
+            del waiting[process]
 
 
 def sweep(connection: Connection, now_ns: int, most: int = AT_ONCE) -> int:
     """Sum up pieces that ended some minutes ago, the oldest first; how many there were, at most ``most``."""
     pieces = _stale(connection, [], now_ns - GRACE_NS, most)
-    for grain, bucket, process in pieces:
-        build(connection, grain, bucket, process)
+    _build_all(connection, pieces)
     return len(pieces)
+
+
+def _build_all(connection: Connection, pieces: Sequence[tuple[int, int, int]]) -> None:
+    """Those of one time together: a statement costs more than what it reads."""
+    together: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for grain, bucket, process in pieces:
+        together[grain, bucket].append(process)
+    for (grain, bucket), of in together.items():
+        build(connection, grain, bucket, of)
 
 
 def _stale(
@@ -119,23 +123,20 @@ def _stale(
     return found
 
 
-def build(connection: Connection, grain: int, bucket: int, process: int) -> None:
-    """The sums of one piece anew, from its windows or its hours."""
-    r = rollups.c
-    mine = [r.grain == grain, r.bucket_unix_ns == bucket, r.process_id == process]
-    end = bucket + grain * SECOND_NS
+def build(connection: Connection, grain: int, bucket: int, of: Sequence[int]) -> None:
+    """The sums of an hour or a day of some processes anew, from their windows or their hours."""
+    r, w, end = rollups.c, windows.c, bucket + grain * SECOND_NS
+    devices = Devices(by_process=True)
     if grain == HOUR_S:
-        w = windows.c
-        where = [w.process_id == process, w.start_unix_ns >= bucket, w.start_unix_ns < end]
-        rows = {name: source(where) for name, source in SOURCES.items()}
-        devices = Devices()
+        where = [w.process_id.in_(of), w.start_unix_ns >= bucket, w.start_unix_ns < end]
+        rows = {table.name: SOURCES[table.name](where) for table in _ROWS}
         kernels = from_windows(connection, where, (), devices, histograms=True)
     else:
-        where = [r.process_id == process, r.grain == HOUR_S, r.bucket_unix_ns >= bucket, r.bucket_unix_ns < end]
-        rows = {t.name: piece_rows(t, where) for t in (window_sums, drop_sums, device_sums, cause_sums)}
-        devices = Devices()
+        where = [r.process_id.in_(of), r.grain == HOUR_S, r.bucket_unix_ns >= bucket, r.bucket_unix_ns < end]
+        rows = {table.name: piece_rows(table, where) for table in _ROWS}
         kernels = from_pieces(connection, where, devices, histograms=True)
-    _write(connection, (grain, bucket, process), rows, kernels, devices)
+    _write(connection, grain, bucket, of, rows, kernels, devices)
+    mine = (r.grain == grain, r.bucket_unix_ns == bucket, r.process_id.in_(of))
     connection.execute(update(rollups).where(*mine).values(stale=False))
 
 
@@ -143,41 +144,44 @@ def _add(connection: Connection, grain: int, bucket: int, process: int, late: Ar
     """New windows to the sums of a piece."""
     r = rollups.c
     mine = [r.grain == grain, r.bucket_unix_ns == bucket, r.process_id == process]
-    new = [windows.c.id.in_([number for number, _ in late])]
-    rows = {
-        t.name: union_all(SOURCES[t.name](new), piece_rows(t, mine))
-        for t in (window_sums, drop_sums, device_sums, cause_sums)
-    }
-    devices = Devices()
+    numbers = [number for number, _ in late]
+    new = [windows.c.id.in_(numbers)]
+    rows = {table.name: union_all(SOURCES[table.name](new), piece_rows(table, mine)) for table in _ROWS}
+    devices = Devices(by_process=True)
     before = from_pieces(connection, mine, devices, histograms=True)
     kernels = from_windows(connection, new, (), devices, histograms=True)
-    _write(connection, (grain, bucket, process), rows, Sums.joined([before, kernels]).reduced(), devices)
-    connection.execute(delete(kernel_blocks).where(kernel_blocks.c.window_id.in_([number for number, _ in late])))
+    _write(connection, grain, bucket, [process], rows, Sums.joined([before, kernels]).reduced(), devices)
+    connection.execute(delete(kernel_blocks).where(kernel_blocks.c.window_id.in_(numbers)))
 
 
 def _write(
-    connection: Connection, piece: tuple[int, int, int], rows: dict[str, Any], kernels: Sums, devices: Devices
+    connection: Connection,
+    grain: int,
+    bucket: int,
+    of: Sequence[int],
+    rows: dict[str, Any],
+    kernels: Sums,
+    devices: Devices,
 ) -> None:
-    """Replace the sums of a piece by those of rows and kernels."""
-    summed = {name: connection.execute(_summed(name, of)).all() for name, of in rows.items()}
+    """Replace sums by those of rows and kernels."""
+    summed = {name: connection.execute(_summed(name, found)).all() for name, found in rows.items()}
     for table in ROLLED:
         t = table.c
-        key = zip((t.grain, t.bucket_unix_ns, t.process_id), piece, strict=True)
-        connection.execute(delete(table).where(*(column == value for column, value in key)))
-    for table in (window_sums, drop_sums, device_sums, cause_sums):
+        connection.execute(delete(table).where(t.grain == grain, t.bucket_unix_ns == bucket, t.process_id.in_(of)))
+    for table in _ROWS:
         names = (*_KEY, *(column.name for column in table.c if column.name not in _KEY))
-        flat = [x for row in summed[table.name] for x in (*piece, *map(_whole, row))]
+        flat = [x for row in summed[table.name] for x in (grain, bucket, *map(_whole, row))]
         bulk.insert(connection, table, names, flat)
-    names = (*_KEY, "device_id", "rows", "sums", "histograms")
-    bulk.insert(connection, kernel_sums, names, list(chain.from_iterable(_blocks(piece, kernels, devices))))
+    blocks = chain.from_iterable(_blocks(grain, bucket, kernels, devices))
+    bulk.insert(connection, kernel_sums, (*_KEY, "device_id", "rows", "sums", "histograms"), list(blocks))
 
 
-def _blocks(piece: tuple[int, int, int], kernels: Sums, devices: Devices) -> Iterator[tuple[Any, ...]]:
-    """A row of ``kernel_sums`` for each device that has kernels."""
+def _blocks(grain: int, bucket: int, kernels: Sums, devices: Devices) -> Iterator[tuple[Any, ...]]:
+    """A row of ``kernel_sums`` for each process and device that have kernels."""
     for number, device in enumerate(devices.rows):
-        own = kernels.of_device(number)
+        own = kernels.where(kernels.device == number)
         if len(own) and own.histograms is not None:
-            yield (*piece, device.id, len(own), pack(own.columns), own.histograms.pack())
+            yield (grain, bucket, device.process_id, device.id, len(own), pack(own.columns), own.histograms.pack())
 
 
 def _whole(value: Any) -> Any:
@@ -186,15 +190,16 @@ def _whole(value: Any) -> Any:
 
 
 def _summed(name: str, of: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
-    """The sums of a table's rows, columns in its order without the piece."""
+    """The sums of a table's rows, columns in its order from the process on."""
     rows = of.subquery()
     c = rows.c
     if name == cause_sums.name:
-        return causes_summed(rows, (c.device_id,))
+        return causes_summed(rows, (c.process_id, c.device_id))
     if name == drop_sums.name:
-        return select(c.devices_id, c.reason, func.sum(c["count"])).group_by(c.devices_id, c.reason)
+        by = (c.process_id, c.devices_id, c.reason)
+        return select(*by, func.sum(c["count"])).group_by(*by)
     if name == device_sums.name:
         times = [f(c[f"{prefix}{n}"]) for n in TIMES for prefix, f in (("", func.sum), ("est_", total))]
-        return select(c.device_id, func.sum(c.windows), *times).group_by(c.device_id)
+        return select(c.process_id, c.device_id, func.sum(c.windows), *times).group_by(c.process_id, c.device_id)
     names = [column.name for column in window_sums.c if not column.primary_key]
-    return select(c.devices_id, *aggregates(rows, names)).group_by(c.devices_id)
+    return select(c.process_id, c.devices_id, *aggregates(rows, names)).group_by(c.process_id, c.devices_id)

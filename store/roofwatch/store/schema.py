@@ -21,7 +21,8 @@ from roofwatch.store.rollup_schema import (
 
 __all__ = [
     "BOUNDS", "BOUND_CODES", "EVIDENCES", "EVIDENCE_CODES", "NO_KERNELS", "REVISION", "agent_drops", "agents",
-    "cause_sums", "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes", "kernel_blocks",
+    "cause_sums", "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes",
+    "kernel_blocks",
     "kernel_sums", "labels", "metadata", "nodes", "processes", "rollups", "roofs", "segments", "signatures", "texts",
     "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip

@@ -54,10 +54,6 @@ class Sums:
             merged = self.histograms.merged(group, len(begins))
         return Sums(result, self.device[order][begins], merged)
 
-    def of_device(self, number: int) -> Sums:
-        """The rows of one device."""
-        return self.where(self.device == number)
-
     def where(self, kept: npt.NDArray[np.bool_]) -> Sums:
         """Some of the rows."""
         if kept.all():

@@ -30,7 +30,7 @@ from roofwatch.store.checks import (
     in_range,
 )
 from roofwatch.store.histograms import BUCKETS, Histograms
-from roofwatch.store.identity import device_id, peaks_id
+from roofwatch.store.identity import device_id, devices_id, peaks_id
 from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES, NO_KERNELS
 
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
@@ -61,6 +61,8 @@ class UnpackedWindow:
     window: Window
     facts: Facts
     devices: tuple[int, ...]
+    process_id: int
+    devices_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,11 @@ class Unpacker:
             self.checked.add(identity)
         ids = [(device_id(d), peaks_id(d)) for d in decoder.devices]
         segment = _Segment(
-            decoder, ids, np.array(decoder.signature_ids, np.int64), np.array(message.dictionary.signatures.kernel, int)
+            decoder,
+            ids,
+            np.array(decoder.signature_ids, np.int64),
+            np.array(message.dictionary.signatures.kernel, int),
+            [process.id for process in decoder.processes],
         )
         windows = [segment.window(w) for w in message.windows]
         return Unpacked(
@@ -147,6 +153,8 @@ class _Segment:
     ids: Sequence[tuple[int, int]]  # of devices and their peaks
     signatures: Ints
     names: Ints  # of their kernels, by place in the dictionary
+    processes: Sequence[int]  # ids
+    sets: dict[tuple[int, ...], int] = field(default_factory=dict)  # ids of sets of devices
     roofs: Roofs = field(default_factory=dict)
     told: set[tuple[int, int]] = field(default_factory=set)  # (place of signature, peaks)
 
@@ -156,7 +164,10 @@ class _Segment:
         devices = [self.ids[d.device] for d in message.devices]
         facts = self._facts(message.kernels, [d.device.model for d in window.devices])
         self._add_roofs(message.kernels, len(facts), [peaks for _, peaks in devices])
-        return UnpackedWindow(window, facts, tuple(device for device, _ in devices))
+        of = tuple(device for device, _ in devices)
+        if of not in self.sets:
+            self.sets[of] = devices_id(of)
+        return UnpackedWindow(window, facts, of, self.processes[message.process], self.sets[of])
 
     def _add_roofs(self, columns: pb.KernelStats, rows: int, peaks: Sequence[int]) -> None:
         """The roofs that are known, where the segment has not told them yet."""
