@@ -320,6 +320,35 @@ def test_watching_prints_only_changes(tmp_path: Path) -> None:
             watching.wait()
 
 
+def test_watching_for_programs(roofwatch: Roofwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Side after has no windows at first (said once); then one line of JSON an answer that changed; the last code."""
+    url = stored(tmp_path, BEFORE)
+    late = replace(AFTER, scale={"gemm_7": 1.2})
+    rounds = iter([lambda: None, lambda: stored(tmp_path, late), lambda: None, _interrupted])
+    monkeypatch.setattr("roofwatch.cli.commands.regressions.time.sleep", lambda _: next(rounds)())
+    done = roofwatch("regressions", "--db", url, *SIDES, "--watch", "--format", "json")
+    assert done.returncode == 1
+    assert done.stderr.count("no window has the label image=v2") == 1
+    (line,) = done.stdout.splitlines()
+    assert [row["kernel"] for row in json.loads(line)["rows"] if row["finding"]] == ["gemm_7"]
+
+
+def test_watching_ends_where_asking_again_is_no_use(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Windows on both sides, a table for a program, no pause: one sentence and exit code 2."""
+    url = stored(tmp_path, replace(BEFORE, windows=2))
+    watch = ("regressions", "--db", url, "--since", "all", "--before", "image=v1", "--after", "node=gpu-07", "--watch")
+    assert "on both sides" in roofwatch(*watch).stderr
+    assert [roofwatch(*watch, *more).returncode for more in ((), ("--format", "csv"), ("--interval", "0s"))] == [
+        2,
+        2,
+        2,
+    ]
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt
+
+
 def _until(ready: Callable[[], bool], limit_s: float = 30.0) -> None:
     end = time.monotonic() + limit_s
     while not ready():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ ones and kernels that vanished are listed, but are no findings.
 Exit code: 1 with a finding, 0 without, 4 where there are too few windows.
 """
 SECOND_NS = 1_000_000_000
+LEAST_INTERVAL_NS = 100_000_000
 
 
 class Percent(click.ParamType[float]):
@@ -154,6 +156,8 @@ def command(
         return _show(question, question.answer(limit), limit, form)
     if form == "csv":
         raise click.UsageError("--watch prints what changes, which has no columns: take --format table or json.")
+    if interval < LEAST_INTERVAL_NS:
+        raise click.UsageError("--interval is 0.1s at least: every question reads hundreds of windows.")
     return _watch(question, limit, form, interval / SECOND_NS)
 
 
@@ -187,27 +191,44 @@ def _show(question: Question, answer: dict[str, Any], limit: int, form: str) -> 
 
 def _watch(question: Question, limit: int, form: str, interval_s: float) -> int:
     """Ask until Ctrl-C; the exit code of the last answer."""
-    from roofwatch.cli.render import regressions  # noqa: PLC0415
-    from roofwatch.model.errors import RoofwatchError  # noqa: PLC0415
+    from roofwatch.model.errors import RoofwatchError, UsageError  # noqa: PLC0415
 
-    code, failure = errors.DONE, ""
-    known: regressions.State | None = None
+    code, said = errors.INCOMPLETE, ""
+    known: Any = None  # the State of the last answer, None before the first
     try:
         while True:
             try:
                 answer = question.answer(0)
+                sentence = "" if answer["devices"] else question.empty(answer)
+            except UsageError:  # asking again makes it no better
+                raise
             except RoofwatchError as error:  # a store that is away comes back
-                if str(error) != failure:
-                    errors.say(str(error))
-                code, failure = error.exit_code, str(error)
+                sentence, code = str(error), error.exit_code
             else:
-                state, failure = regressions.state(answer), ""
-                if known is None or (form == "json" and state != known):
-                    code = _show(question, answer, limit, form)
+                if sentence:
+                    code = errors.INCOMPLETE
                 else:
+                    known = _tell(question, answer, known, limit, form)
                     code = _code(answer)
-                    click.echo(regressions.changes(known, state, time.time_ns()), nl=False)
-                known = state
+            if sentence and sentence != said:
+                errors.say(sentence)
+            said = sentence
             time.sleep(interval_s)
     except KeyboardInterrupt:
         return code
+
+
+def _tell(question: Question, answer: dict[str, Any], known: Any, limit: int, form: str) -> Any:
+    """Print what an answer changes, all of it the first time; what is known now."""
+    from roofwatch.cli.render import regressions  # noqa: PLC0415
+
+    state = regressions.state(answer)
+    if form == "json":
+        if state != known:
+            shown = answer | {"rows": answer["rows"][:limit] if limit else answer["rows"]}
+            click.echo(json.dumps(shown, separators=(",", ":"), allow_nan=False))
+    elif known is None:
+        _show(question, answer, limit, form)
+    else:
+        click.echo(regressions.changes(known, state, time.time_ns()), nl=False)
+    return state
