@@ -91,11 +91,13 @@ def test_nothing_is_found_in_nothing(roofwatch: Roofwatch, tmp_path: Path) -> No
 def test_called_more_often_is_told_from_slower(roofwatch: Roofwatch, tmp_path: Path) -> None:
     """gemm_3 is called six times a step for four, each call as long as before."""
     work = [replace(w, calls=6) if w.signature.kernel == "gemm_3" else w for w in WORK]
-    code, answer = asked(roofwatch, stored(tmp_path, BEFORE, replace(AFTER, work=work)))
+    url = stored(tmp_path, BEFORE, replace(AFTER, work=work))
+    code, answer = asked(roofwatch, url)
     row = answer["rows"][0]
     assert (code, verdicts(answer)) == (1, {"gemm_3": "called_more"})
     assert (row["calls_before"], row["calls_after"], row["calls_ratio"]) == (4.0, 6.0, pytest.approx(1.5))
     assert row["step_ratio"] == pytest.approx(1.5, rel=0.02)
+    assert "called more gemm_3 aten::mm 4/step 6/step +50 % exact" in table(roofwatch, url)
     assert row["ratio"] == pytest.approx(1.0, rel=0.02)
 
 
@@ -281,6 +283,32 @@ def test_sides_that_mean_nothing(roofwatch: Roofwatch, tmp_path: Path) -> None:
         code, said = run(text, "image=v2")
         assert code == 2
         assert named in said
+
+
+def test_what_makes_a_comparison_less_than_it_seems(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Two models in one comparison; half of the shapes others; a lower cap and no clock: a sentence each."""
+    other = [replace(w, signature=replace(w.signature, shapes=f"[[{i},7]]")) for i, w in enumerate(WORK[:15])]
+    url = stored(
+        tmp_path,
+        replace(BEFORE, state=DeviceState(power_limit_w=700.0)),
+        replace(AFTER, model="llama-2", work=[*other, *WORK[15:]], state=DeviceState(power_limit_w=500.0)),
+    )
+    _, answer = asked(roofwatch, url)
+    assert [w["mistake"] for w in answer["warnings"]] == ["models", "work", "power_cap"]
+    assert answer["warnings"][1]["share_before"] == pytest.approx(0.5, abs=0.01)
+    shown = table(roofwatch, url)
+    assert "Windows of 2 models are compared as one (llama, llama-2): name one with --model." in shown
+    assert "50 % of the time before is in kernels that are not there after" in shown
+    assert "is 700 W before, 500 W after, and no clock was read" in shown
+    assert "15 new" in shown
+
+
+@pytest.mark.parametrize("more", [("--tolerance", "x"), ("--find", "-1%"), ("--skip-start", "8d"), ("--find", "1%")])
+def test_options_that_cannot_be_meant(roofwatch: Roofwatch, tmp_path: Path, more: tuple[str, str]) -> None:
+    """Exit code 2, one sentence."""
+    url = stored(tmp_path, replace(BEFORE, windows=1), replace(AFTER, windows=1))
+    done = roofwatch("regressions", "--db", url, *SIDES, *more)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_a_query_with_one_side_is_refused(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def cells(row: Row) -> list[str]:
 def _values(row: Row) -> tuple[str, str]:
     """What was compared, before and after: calls a step, or time of a call or a step."""
     if row["verdict"] in _COUNTED:
-        return f"{text.plain(row['calls_before'])}/step", f"{text.plain(row['calls_after'])}/step"
+        return f"{row['calls_before']:.3g}/step", f"{row['calls_after']:.3g}/step"
     return text.duration(row["before_ns"]), text.duration(row["after_ns"])
 
 
@@ -219,6 +219,8 @@ def _change(row: Row) -> tuple[str, str]:
 
 def between(low: float, high: float) -> str:
     """An interval as changes: "+3.4 to +6.8 %"."""
+    if low == high:
+        return "exact"  # counts that never vary
     ends = signed(low), signed(high)
     return f"{ends[0].removesuffix(' %') if ends[1].endswith(' %') else ends[0]} to {ends[1]}"
 

@@ -155,8 +155,8 @@ def _warnings(
     if min(alone) > OTHER_WORK:
         warn(
             "work",
-            f"the sides do not run the same: {alone[0]:.0%} of the time before is in kernels that are not there after, "
-            f"{alone[1]:.0%} of the time after in new ones; other shapes or dtypes are other work.",
+            f"the sides do not run the same: {_percent(alone[0])} of the time before is in kernels that are not there "
+            f"after, {_percent(alone[1])} of the time after in new ones; other shapes or dtypes are other work.",
             share_before=alone[0],
             share_after=alone[1],
         )
@@ -175,3 +175,7 @@ def _warnings(
                 "and no clock was read: what is bound by compute may be slower for that.",
             )
     return found
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
