@@ -23,6 +23,7 @@ from roofwatch.store.queries.timeline import sums
 from roofwatch.store.schema import BOUNDS, NO_KERNELS, processes, signatures, texts, windows
 from roofwatch.store.sums import COLUMN, Sums
 
+PEERS_MOST = peers.Most(windows=400, collectives=12_000)  # the latest: a tenth of a second, and who is late now counts
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
 
 
@@ -136,7 +137,7 @@ def _peers(connection: Connection, f: Filter, time: TimelineSum) -> dict[str, An
     shares = time.shares()
     if (shares["communication"] or 0.0) + (shares["exposed_communication"] or 0.0) < COMMUNICATING:
         return None
-    jobs = peers.peers(connection, f)["jobs"]
+    jobs = peers.peers(connection, f, most=PEERS_MOST)["jobs"]
     return jobs[0] if jobs and jobs[0]["matched_share"] else None
 
 

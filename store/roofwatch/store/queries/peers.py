@@ -44,15 +44,24 @@ class _Found:
     left_out: int = 0
 
 
-def peers(connection: Connection, f: Filter, limit: int = 0) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Most:
+    """How much is looked at."""
+
+    windows: int
+    collectives: int
+
+
+def peers(connection: Connection, f: Filter, limit: int = 0, most: Most | None = None) -> dict[str, Any]:
     """One row a rank of the filter's windows, compared with all ranks of its job, inside the filter or not."""
-    asked = _windows(connection, windows_of(f, *_COLUMNS))
-    older = 0 if len(asked) < MAX_WINDOWS else _count(connection, windows_of(f, func.count())) - len(asked)
+    most = most or Most(MAX_WINDOWS, MAX_COLLECTIVES)
+    asked = _windows(connection, windows_of(f, *_COLUMNS), most.windows)
+    older = 0 if len(asked) < most.windows else _count(connection, windows_of(f, func.count())) - len(asked)
     ours = {row.id for row in asked}
     rows = {row.id: row for row in (*asked, *_beside(connection, asked))}
     steps = together(_sight(row) for row in rows.values() if run_of(row) is not None)
     groups = [group for group in steps.together if any(sight.id in ours for sight in group)]
-    found = _walk(connection, sorted(groups, key=lambda g: -g[0].start_unix_ns), rows)
+    found = _walk(connection, sorted(groups, key=lambda g: -g[0].start_unix_ns), rows, most.collectives)
     shown = {rows[number].process for number in ours}
     by_run: dict[Hashable, list[tuple[int, _Rank]]] = defaultdict(list)
     for process, rank in found.ranks.items():
@@ -80,9 +89,9 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _windows(connection: Connection, query: Any) -> Sequence[Any]:
+def _windows(connection: Connection, query: Any, most: int) -> Sequence[Any]:
     """The latest windows of a query that hold collectives."""
-    ordered = query.where(_has_collectives()).order_by(_W.start_unix_ns.desc(), _W.id.desc()).limit(MAX_WINDOWS)
+    ordered = query.where(_has_collectives()).order_by(_W.start_unix_ns.desc(), _W.id.desc()).limit(most)
     found: Sequence[Any] = connection.execute(ordered).all()
     return found
 
@@ -110,7 +119,7 @@ def _beside(connection: Connection, asked: Sequence[Any]) -> Sequence[Any]:
         same = [or_(_P.job.in_(jobs), and_(_P.job.is_(None), schema.nodes.c.host.in_(hosts)))]
     runs = {run_of(row) for row in placed}
     query = windows_of(Filter(), *_COLUMNS).where(_W.start_unix_ns.between(first, last), *same)
-    return [row for row in _windows(connection, query) if run_of(row) in runs]
+    return [row for row in _windows(connection, query, MAX_WINDOWS) if run_of(row) in runs]
 
 
 def run_of(row: Any) -> Hashable:
@@ -130,10 +139,9 @@ def _sight(row: Any) -> Sight:
     return Sight(row.id, run_of(row), row.process, row.rank, row.start_unix_ns, row.duration_ns, row.first_step)
 
 
-def _walk(connection: Connection, groups: Sequence[list[Sight]], rows: dict[int, Any]) -> _Found:
+def _walk(connection: Connection, groups: Sequence[list[Sight]], rows: dict[int, Any], room: int) -> _Found:
     """Sums up windows taken together, the latest first, until enough collectives were looked at."""
     found = _Found()
-    room = MAX_COLLECTIVES
     for batch in _batches(groups):
         numbers = [sight.id for group in batch for sight in group]
         most = room // len(numbers)
