@@ -88,7 +88,7 @@ def test_a_store_and_a_file_answer_alike(ask: Any, scene_answer: dict[str, Any])
     same = ("where", "kinds", "verdicts", "signatures", "verdict", "summary", "coverage", "rows")
     assert {key: from_store[key] for key in same} == {key: scene_answer[key] for key in same}
     assert from_store["subject"]["nodes"] == ["gpu-07"]
-    assert from_store["ledger"] == {"events_read": 100, "triggers": {"periodic": 1}, "shapes_windows": 0}
+    assert from_store["ledger"] == {"events_read": 100, "padding_batches": 0}
 
 
 def test_moments_weigh_windows_by_what_they_stand_for(ask: Any) -> None:

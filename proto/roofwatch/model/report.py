@@ -227,8 +227,7 @@ def of_window(window: Window, limit: int) -> dict[str, Any]:
         **body(measured, limit),
         "ledger": {
             "events_read": ledger.events_read,
-            "triggers": {str(window.trigger): 1},
-            "shapes_windows": int(window.shapes_recorded),
+            "padding_batches": 0 if window.padding is None else window.padding.batches,
         },
         "subject": {
             "nodes": [],

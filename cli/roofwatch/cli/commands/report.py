@@ -17,13 +17,21 @@ EPILOG = """\b
 Examples:
   roofwatch report --node gpu-07 -o report.html
   roofwatch report --model llama-7b --since 7d -o week.html
+  roofwatch report --model llama-7b --before image=v1 --after image=v2 \\
+      -o upgrade.html
   roofwatch report trace.json.gz -o report.html
 \b
 One file that needs no network: where the time went, idle causes over the day,
 all kernels under the roof, the top kernels with the time that could be won,
-what that rests on, and what the profiling cost. For a browser, light and dark,
-and for paper.
+padding where jobs told lengths, what all that rests on, and what the
+profiling cost. For a browser, in light and dark, for a phone and for paper.
+\b
+--left and --right add the answer of 'roofwatch compare', --before and --after
+that of 'roofwatch regressions'; sides are said as there: k=v, where k is
+vendor, device, model, node, process, job, since, until, or any label.
 """
+SIDES = ("left", "right", "before", "after")
+_SIDE = "With --{other}: what is on this side of {what}; may be repeated."
 
 
 @click.command("report", epilog=EPILOG)
@@ -36,6 +44,10 @@ and for paper.
     metavar="PAGE",
     help="The file to write; replaced where it exists.",
 )
+@click.option("--left", multiple=True, metavar="K=V", help=_SIDE.format(other="right", what="a comparison"))
+@click.option("--right", multiple=True, metavar="K=V", help=_SIDE.format(other="left", what="a comparison"))
+@click.option("--before", multiple=True, metavar="K=V", help=_SIDE.format(other="after", what="a change"))
+@click.option("--after", multiple=True, metavar="K=V", help=_SIDE.format(other="before", what="a change"))
 @options.source
 @options.filters(since="1d")
 @options.recorded_here
@@ -54,21 +66,27 @@ def command(
 ) -> int:
     """Write all of it as one page to read and pass on.
 
-    Of the windows of a store, or of one trace FILE. --limit is the number of kernels in the table (at most 500); the
-    plot has all.
+    Of the windows of a store, or of one trace FILE. --limit is the number of
+    kernels in the table (at most 500); the plot has all.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy, protobuf and more
-    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
+    from roofwatch.cli.asking import filter_of, nothing  # noqa: PLC0415
+    from roofwatch.cli.report import gather  # noqa: PLC0415
+    from roofwatch.model.errors import IncompleteError  # noqa: PLC0415
 
     options.one_subject(file)
+    words: dict[str, tuple[str, ...]] = {name: given.pop(name) for name in SIDES}
     if file is not None:
+        if said := [name for name in SIDES if words[name]]:
+            raise click.UsageError(f"--{said[0]} chooses windows of a store, and {file} is a file.")
         return _of_file(file, output, (here, threads), captures, limit)
-    asked = filter_of(given)
-    answer = ask("report", asked, limit, store=store, db=db)
+    shared, where = filter_of(given), gather.Where(store, db)
+    sides = gather.sides(words, shared, where)
+    answer = where.ask("report", shared, limit)
     if not answer["coverage"]["windows"]:
-        errors.say(nothing(asked, store=store, db=db))
-        return errors.INCOMPLETE
-    _write(output, answer, showing.title(asked), then=showing.diagnose(asked))
+        raise IncompleteError(nothing(shared, store=store, db=db))
+    told = gather.asked(answer, shared, words, sides, where)
+    _write(output, answer, list(told.shared), then=showing.diagnose(shared), told=told)
     return errors.DONE
 
 
@@ -97,16 +115,23 @@ def _of_file(file: Path, output: Path, on: tuple[bool, int | None], captures: tu
 
 
 def _write(
-    output: Path, answer: Mapping[str, Any], title: list[str], *, then: str = "", notes: Sequence[str] = ()
+    output: Path,
+    answer: Mapping[str, Any],
+    title: list[str],
+    *,
+    then: str = "",
+    notes: Sequence[str] = (),
+    told: Any = None,  # report.asked.Asked
 ) -> None:
     from importlib.metadata import version  # noqa: PLC0415
 
     from roofwatch.cli.render import text  # noqa: PLC0415
-    from roofwatch.cli.report import library, page, zone  # noqa: PLC0415
+    from roofwatch.cli.report import asked, library, page, zone  # noqa: PLC0415
 
     now_ns = time.time_ns()
     about = page.About(title, now_ns, version("roofwatch"), zone.here(now_ns), then, notes)
-    written = page.page(answer, about, [], library.script()).encode()
+    more = (told or asked.Asked()).sections()
+    written = page.page(answer, about, more, library.script()).encode()
     _replace(output, written)
     errors.say(f"{output} written, {text.size(len(written))}: open it in a browser.")
 

@@ -9,16 +9,18 @@ from roofwatch.cli.render.kernels import DROPPED
 from roofwatch.cli.report.html import Html, el, joined
 from roofwatch.cli.report.section import Row, Section, paragraphs
 from roofwatch.cli.report.tables import Cell, Column, count, duration, facts, percent, table
+from roofwatch.cli.report.zone import Zone
 
 DEVICES_MOST = 12
 
 
-def ledger(answer: Row) -> Section:
+def ledger(answer: Row, zone: Zone) -> Section:
     """What was read, linked, classified and dropped."""
     body = joined(
         paragraphs(
             "A figure is as good as what it rests on. Compute time is device time less communication, copies, and what "
-            "was launched before a window and is seen in it nowhere else."
+            "was launched before a window and is seen in it nowhere else.",
+            *_left_out(answer["coverage"], zone),
         ),
         el(
             "div",
@@ -32,15 +34,29 @@ def ledger(answer: Row) -> Section:
 
 def _read(answer: Row) -> list[tuple[str, str]]:
     coverage, own = answer["coverage"], answer["ledger"]
-    triggers = ", ".join(f"{text.count(n)} {name}" for name, n in own["triggers"].items())
-    windows = f"{text.count(coverage['windows'])} ({triggers}), {text.count(own['shapes_windows'])} with input shapes"
     return [
-        ("windows", windows),
+        ("windows", _windows(coverage)),
         ("events read", text.count(own["events_read"])),
         ("device records", f"{text.count(coverage['device_records'])}, {text.duration(coverage['device_time_ns'])}"),
         ("seen of the time", _sampled(coverage)),
         ("linked to an op", _of(coverage["linked_share"], "device time")),
         ("launched before its window", _of(coverage["backlog_share"], "device time")),
+    ]
+
+
+def _windows(coverage: Row) -> str:
+    """How many, and whether of each or of sums over an hour or a day."""
+    sums = [f"{text.count(n)} as {name} sums" for name, n in coverage["sources"].items() if name != "raw"]
+    count = text.count(coverage["windows"])
+    return f"{count}, {', '.join(sums)}" if sums else count
+
+
+def _left_out(coverage: Row, zone: Zone) -> list[str]:
+    """Times of which too little is kept for a part of an hour or a day."""
+    return [
+        f"Left out: {zone.range(cut['since_unix_ns'], cut['until_unix_ns'])}. Of that time only sums are kept, and the "
+        "selection cuts them."
+        for cut in coverage["left_out"]
     ]
 
 

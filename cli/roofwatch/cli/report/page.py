@@ -39,7 +39,7 @@ def page(answer: Row, about: About, more: Sequence[Section], library: str) -> st
         judged.roofline(answer, looks),
         judged.kernels(answer, looks),
         *more,
-        ledger.ledger(answer),
+        ledger.ledger(answer, about.zone),
         ledger.devices(answer),
         ledger.cost(answer),
     ]

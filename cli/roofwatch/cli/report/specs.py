@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from roofwatch.cli.render import text
@@ -15,10 +16,16 @@ Spec = dict[str, Any]
 Row = Mapping[str, Any]
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name, never fetched
-NUMBERED = 0.04  # of a bar: a narrower part has no room for its number
+NUMBERED = 0.035  # of a bar: a narrower part has no room for its number
 BAR = 54  # pixels of a bar with its name above and the numbers below it
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 COMPUTE = "compute"
+MS = 1_000_000  # ns
+# Of time axes: 24 hours a day, days before months.
+HOURS: Spec = {
+    "year": "%Y", "quarter": "%b %Y", "month": "%b %Y", "week": "%d %b", "date": "%d %b", "day": "%d %b",
+    "hours": "%H:%M", "minutes": "%H:%M", "seconds": "%H:%M:%S", "milliseconds": "%S.%L",
+}  # fmt: skip
 OUTLINED: Spec = {"stroke": "var(--outline)", "strokeWidth": 0.6, "aria": False}
 
 CONFIG: Spec = {
@@ -86,7 +93,7 @@ def _beside(field: str, align: str, dy: int, y: Spec, x: Spec) -> Spec:
     """Texts above or below bars."""
     return {
         "transform": [{"filter": f"datum.{field} != ''"}],
-        "mark": {"type": "text", "dy": dy, "align": align, "fontSize": 11 if align == "center" else 12, "aria": False},
+        "mark": {"type": "text", "dy": dy, "align": align, "fontSize": 10 if align == "center" else 12, "aria": False},
         "encoding": {"y": y, "x": x, "text": {"field": field}},
     }
 
@@ -106,6 +113,43 @@ def _bar(name: str, shares: Iterable[tuple[str, float]], numbers: Mapping[str, i
         values.append(value)
         at = to
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One part of one side's time."""
+
+    side: str
+    part: str
+    fill: str
+    ns: float
+
+
+def sides(spans: Sequence[Span]) -> Spec:
+    """Two times as bars on one scale."""
+    values, ends = [], dict.fromkeys((span.side for span in spans), 0.0)
+    scale, unit = (MS, "ms") if sum(span.ns for span in spans) < 4e9 else (1000 * MS, "s")
+    for span in spans:
+        if span.ns <= 0:
+            continue
+        at = ends[span.side]
+        ends[span.side] = to = at + span.ns / scale
+        value = {"side": span.side, "part": span.part, "time": text.duration(span.ns), "from": at, "to": to}
+        values.append({**value, "name": span.side if at == 0 else ""})
+    y = {"field": "side", "type": "nominal", "sort": None, "axis": None}
+    x = {"type": "quantitative", "title": unit, "scale": {"nice": False}, "axis": {"tickCount": 10}}
+    bars: Spec = {
+        "mark": {"type": "bar", "height": 18, **OUTLINED},
+        "encoding": {
+            "y": y,
+            "x": {"field": "from", **x},
+            "x2": {"field": "to"},
+            "fill": scale_of("part", {span.part: span.fill for span in spans}),
+            "tooltip": tooltip("side", "part", "time"),
+        },
+    }
+    names = _beside("name", "left", -16, y, {"datum": 0, **x})
+    return spec_of("Both times by part", (BAR - 8) * 2, data={"values": values}, layer=[bars, names])
 
 
 def said(part: str) -> str:
@@ -148,7 +192,7 @@ def moments(told: Row, parts: Sequence[str], zone: Zone) -> Spec:
                 at = to
     x = {
         "type": "temporal", "scale": {"type": "utc", "nice": False}, "title": f"time ({zone.name})",
-        "axis": {"labelOverlap": True, "grid": False},
+        "axis": {"labelOverlap": True, "grid": False, "format": HOURS},
     }  # fmt: skip
     fills = {part: palette.fill_of(part) for part in parts}
     return spec_of(

@@ -110,19 +110,19 @@ class _Bucket:
     finer: int
 
 
-def plan(connection: Connection, f: Filter) -> Plan:
-    """Where the answer to a filter comes from."""
-    if _RAW_ONLY.get():
+def plan(connection: Connection, f: Filter, coarsest: int = DAY_S) -> Plan:
+    """Where the answer to a filter comes from; from nothing coarser than that while what is finer is kept."""
+    if _RAW_ONLY.get() or not coarsest:
         return windows_only(f)
-    return once(connection, f, "plan", lambda: _plan(connection, f))
+    return once(connection, f, f"plan{coarsest}", lambda: _plan(connection, f, coarsest))
 
 
-def _plan(connection: Connection, f: Filter) -> Plan:
+def _plan(connection: Connection, f: Filter, coarsest: int) -> Plan:
     found = Plan()
     days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
     for day, state in sorted(days.items()):
         inside = _inside(f, day, DAY_S)
-        if inside and not state.stale:
+        if inside and not state.stale and coarsest >= DAY_S:
             found.add(DAY_S, day, day + DAY_S * SECOND_NS)
             continue
         if state.finer < state.pieces:
@@ -186,14 +186,19 @@ def _cut(f: Filter, bucket: int, grain: int) -> tuple[int, int]:
     return bucket if since is None else max(since, bucket), end if until is None else min(until, end)
 
 
-def rows_of(found: Plan, f: Filter, table: Table) -> Any:
-    """The rows of a table of sums and of the windows that these do not hold, with the same columns (rollup_sources)."""
+def rows_of(found: Plan, f: Filter, table: Table, *, timed: bool = False) -> Any:
+    """The rows of a table of sums and of the windows that these do not hold, with the same columns (rollup_sources).
+
+    ``timed``: and ``at_unix_ns``, when the window or the hour or day began.
+    """
+    starts = {"windows": windows.c.start_unix_ns, "pieces": table.c.bucket_unix_ns}
+    at = {name: [column.label("at_unix_ns")] if timed else [] for name, column in starts.items()}
     by_set = "devices_id" in table.c
     parts = []
     if found.has_windows or not found.has_pieces:
         own = device_sets_of(f, windows.c.devices_id) if by_set else device_matches(f)
-        parts.append(SOURCES[table.name]([found.windows, *owners(f), *own]))
+        parts.append(SOURCES[table.name]([found.windows, *owners(f), *own]).add_columns(*at["windows"]))
     if found.has_pieces:
         own = device_sets_of(f, table.c.devices_id) if by_set else device_matches(f)
-        parts.append(piece_rows(table, [found.pieces, *owners(f), *own]))
+        parts.append(piece_rows(table, [found.pieces, *owners(f), *own]).add_columns(*at["pieces"]))
     return (parts[0] if len(parts) == 1 else union_all(*parts)).subquery()
