@@ -62,6 +62,7 @@ RECIPES = (
     _recipe("cross entropy", "cross_entropy", ("log_softmax", "nll_loss"), "mean sum copy"),
 )  # fmt: skip
 
+Extent = tuple[int, int]
 Group = tuple[str, tuple[Piece, ...], tuple[Piece, ...]]
 
 
@@ -97,22 +98,21 @@ def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:
     first = _first(recipe, piece, [p for p in free if p.op in recipe.needed[0]])
     if not first:
         return []
-    sizes = _sizes(first) if recipe.ratios else _whole(recipe, piece) | _sizes(first)
+    sizes = _extents(first) if recipe.ratios else _whole(recipe, piece) | _extents(first)
     chain = list(first)
     for needed in recipe.needed[1:]:
-        more = [p for p in free if p.op in needed and _large(p) & sizes]
+        more = [p for p in free if p.op in needed and p.extents & sizes]
         if not more:
             return []
         chain += [p for p in more if not _holds(chain, p)]
-    if recipe.ratios:  # between the products lies what the others go over; after a single one its output
-        sizes = _sizes(chain[len(first) :]) or _outputs(first) or sizes
-    return chain + [p for p in free if not _holds(chain, p) and _belongs(recipe, first, sizes, p)]
+    between = _extents(chain[len(first) :]) if recipe.ratios else sizes  # the softmax tells what the scores are
+    return chain + [p for p in free if not _holds(chain, p) and _belongs(recipe, first, between, p)]
 
 
 def _first(recipe: Recipe, piece: Piece, candidates: Sequence[Piece]) -> list[Piece]:
     if not recipe.ratios:
         whole = _whole(recipe, piece)
-        return [p for p in candidates if _large(p) & whole or _is_rows(whole, p)]
+        return [p for p in candidates if p.extents & whole or _is_rows(whole, p)]
     for ratio in recipe.ratios:
         fitting = [p for p in candidates if piece.flops and p.flops and _near(piece.flops / p.flops, ratio)]
         if fitting:
@@ -120,10 +120,16 @@ def _first(recipe: Recipe, piece: Piece, candidates: Sequence[Piece]) -> list[Pi
     return []
 
 
-def _belongs(recipe: Recipe, first: Sequence[Piece], sizes: frozenset[int], p: Piece) -> bool:
+def _belongs(recipe: Recipe, first: Sequence[Piece], sizes: frozenset[Extent], p: Piece) -> bool:
+    """Whether one of the ops beside goes with the chain: by what lies between products, or by what one gives."""
     if p.op in recipe.alike:
         return any(p.flops and one.flops and _near(p.flops / one.flops, 1.0) for one in first)
-    return p.op in recipe.besides and bool(_large(p) & sizes)
+    if p.op not in recipe.besides:
+        return False
+    if recipe.ratios and not sizes:
+        results = {one.output for one in first} - {None} or {elements for one in first for elements, _ in one.extents}
+        return any(elements in results for elements, _ in p.extents)
+    return bool(p.extents & sizes)
 
 
 def _near(found: float, wanted: float) -> bool:
@@ -134,25 +140,16 @@ def _holds(chain: Sequence[Piece], piece: Piece) -> bool:
     return any(p is piece for p in chain)
 
 
-def _large(p: Piece) -> frozenset[int]:
-    return frozenset(n for n in p.numels if n > 1)
+def _extents(pieces: Iterable[Piece]) -> frozenset[Extent]:
+    return frozenset[Extent]().union(*(p.extents for p in pieces))
 
 
-def _sizes(pieces: Iterable[Piece]) -> frozenset[int]:
-    return frozenset[int]().union(*(_large(p) for p in pieces))
+def _whole(recipe: Recipe, piece: Piece) -> frozenset[Extent]:
+    found = piece.extents
+    return found | {(n // 2, last // 2) for n, last in found} if recipe.halves else found
 
 
-def _whole(recipe: Recipe, piece: Piece) -> frozenset[int]:
-    found = _large(piece)
-    return found | {n // 2 for n in found} if recipe.halves else found
-
-
-def _outputs(products: Sequence[Piece]) -> frozenset[int]:
-    """Elements of the products' results, where their sizes are known and there is no batch of them."""
-    return frozenset(p.work[1] * p.work[2] for p in products if p.work[0] == "product")  # type: ignore[operator]
-
-
-def _is_rows(whole: frozenset[int], p: Piece) -> bool:
+def _is_rows(whole: frozenset[Extent], p: Piece) -> bool:
     """Whether a piece works on one value a row of the other's tensor (the reciprocal root of a norm)."""
-    most = max(whole, default=0)
-    return any(most % n == 0 and most // n >= MANY for n in _large(p))
+    most = max((elements for elements, _ in whole), default=0)
+    return any(most % n == 0 and most // n >= MANY for n, _ in p.extents)

@@ -159,8 +159,8 @@ def _apart(a: Piece, b: Piece) -> tuple[int, float] | None:
     found = _distance(a, b)
     if found is not None and found <= NEAR:
         return 0, found
-    most = max(a.numels, default=0)
-    return (1, 0.0) if most > 1 and most == max(b.numels, default=0) else None
+    most, other = (max((elements for elements, _ in p.extents), default=0) for p in (a, b))
+    return (1, 0.0) if most and most == other else None
 
 
 def _distance(a: Piece, b: Piece) -> float | None:

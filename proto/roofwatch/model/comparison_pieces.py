@@ -58,7 +58,8 @@ class Piece:
     counted: tuple[Call, ...] = ()
     precision: str | None = None
     training: bool = False
-    numels: frozenset[int] = frozenset()
+    extents: frozenset[tuple[int, int]] = frozenset()  # elements and innermost dimension of each operand
+    output: int | None = None  # elements of a product's result
 
     def part(self, share: Fraction) -> Piece:
         """So much of it; with ``less`` it adds up to the whole."""
@@ -111,8 +112,9 @@ def _key(s: StatSum, *, phases: bool) -> tuple[object, ...]:
         message = ("message", signature.bytes, told.get("dtype"), told.get("group_size"))
         return COMMUNICATION, name, False, False, message
     op = _op(signature, s.vendor)
+    tax = _is_tax(signature, s.vendor)
     optimizer = signature.kind is Kind.OPTIMIZER or (phases and signature.phase is Phase.OPTIMIZER)
-    return COMPUTE, op, _is_tax(signature, s.vendor), optimizer, _work(signature, op, s.vendor)
+    return COMPUTE, op, tax, optimizer and not tax, _work(signature, op, s.vendor)
 
 
 def _direction(kernel: str) -> str:
@@ -191,10 +193,12 @@ def _product(signature: Signature, operands: Sequence[Operand], vendor: Vendor |
     matrices = [(shape, dtype) for shape, dtype in operands if len(shape) >= MATMUL_OPERANDS]
     if len(matrices) > MATMUL_OPERANDS:
         matrices = matrices[:MATMUL_OPERANDS] if vendor is Vendor.ASCEND else matrices[-MATMUL_OPERANDS:]
-    if len(matrices) < MATMUL_OPERANDS or not signature.flops or signature.flops % 2:
+    if len(matrices) < MATMUL_OPERANDS:
         return None
     (left, dtype), (right, _) = matrices
-    a, b, f = math.prod(left), math.prod(right), signature.flops // 2
+    a, b, f = math.prod(left), math.prod(right), (signature.flops or 0) // 2
+    if vendor is not Vendor.ASCEND and left[-1] == right[-2]:  # helpers of a product tell no FLOPs, but its shapes
+        f = a * right[-1]
     inner = a * b // f if f and a * b % f == 0 else 0
     if not inner or a % inner or b % inner:
         return None
@@ -226,7 +230,8 @@ def _piece(key: tuple[object, ...], sums: Sequence[StatSum], *, stepping: bool) 
         ),
         precision=next((s.signature.precision for _, _, s in led if s.signature.unit == "matrix"), None),
         training=any(s.signature.phase in {Phase.BACKWARD, Phase.OPTIMIZER} for _, s in weighed),
-        numels=frozenset(math.prod(shape) for shape, _ in _operands(lead)) | _output(work),
+        extents=frozenset((math.prod(shape), shape[-1]) for shape, _ in _operands(lead) if math.prod(shape) > 1),
+        output=_output(work, lead),
     )  # fmt: skip
 
 
@@ -284,8 +289,9 @@ def _roof(led: Sequence[tuple[Fraction, int, StatSum]]) -> float | None:
     return math.fsum((s.roof_total_ns or 0.0) * float(n) / s.calls for n, _, s in led if s.calls)
 
 
-def _output(work: object) -> frozenset[int]:
-    """The elements of a product's output, batch left out."""
-    if isinstance(work, tuple) and work and work[0] == "product":
-        return frozenset({work[1] * work[2]})
-    return frozenset()
+def _output(work: object, lead: Signature) -> int | None:
+    """The elements of a product's result: M · N · batch."""
+    if not isinstance(work, tuple) or not work or work[0] != "product":
+        return None
+    batch = next((math.prod(shape[:-2]) for shape, _ in _operands(lead) if len(shape) > MATMUL_OPERANDS), 1)
+    return int(work[1] * work[2] * batch)
