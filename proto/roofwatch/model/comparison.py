@@ -33,7 +33,8 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
     scaled = scale_of(ours, theirs) if normalise else None
     if scaled is not None:
         theirs = replace(theirs, units=theirs.units / scaled)
-    matches = matched(ours.pieces, theirs.pieces, (ours.units, theirs.units))
+    more = 1.0 if scaled is None else float(scaled)
+    matches = matched(ours.pieces, theirs.pieces, (ours.units, theirs.units), more)
     found = columns(matches, ours, theirs)
     times = [_time(found.rows, beside, name) for beside, name in ((found.left, "left_ns"), (found.right, "right_ns"))]
     parts = _parts(found)

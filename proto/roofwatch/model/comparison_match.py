@@ -49,11 +49,16 @@ class _Rest:
     matches: list[Match] = field(default_factory=list)
 
 
-def matched(left: Sequence[Piece], right: Sequence[Piece], units: tuple[Fraction, Fraction]) -> list[Match]:
-    """All pieces of both sides, each (or each part of it) in one match; ``units`` are the steps a side stands for."""
+def matched(
+    left: Sequence[Piece], right: Sequence[Piece], units: tuple[Fraction, Fraction], scale: float = 1.0
+) -> list[Match]:
+    """All pieces of both sides, each (or each part of it) in one match; ``units`` are the steps a side stands for.
+
+    ``scale``: how many times as much work as the right's a call of the left's is, where the right was scaled to it.
+    """
     rest = _Rest(list(left), list(right))
     _by_identity(rest, units)
-    _by_size(rest, units)
+    _by_size(rest, units, scale)
     groups, rest.left, rest.right = grouped(rest.left, rest.right, units)
     rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
     _optimizers(rest)
@@ -100,9 +105,9 @@ def _as_much(
     return Match(tier, (left,), (part,)), [], [right.less(part)]
 
 
-def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
+def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction], scale: float) -> tuple[Fraction, Fraction]:
     """Work a unit of two pieces of another size: FLOPs, or bytes; in calls where formulas count it differently."""
-    far = _distance(left, right)
+    far = _distance(left, right, scale)
     if far is None or far > NEAR:
         return left.calls / units[0], right.calls / units[1]
     return (
@@ -111,7 +116,7 @@ def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction]) -> tup
     )
 
 
-def _by_size(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
+def _by_size(rest: _Rest, units: tuple[Fraction, Fraction], scale: float) -> None:
     """Match pieces of one op whose calls are as large: the nearest pair first, of equally near ones the largest."""
     theirs = _largest(rest.right)
     pairs = [
@@ -119,14 +124,14 @@ def _by_size(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
         for op, ours in _largest(rest.left).items()
         for i, a in ours
         for j, b in theirs.get(op, ())
-        if (far := _apart(a, b)) is not None
+        if (far := _apart(a, b, scale)) is not None
     ]
     left, right, added = dict(enumerate(rest.left)), dict(enumerate(rest.right)), _Rest([], [])
     for *_, i, j in sorted(pairs):
         if i not in left or j not in right:
             continue
         ours, other = left.pop(i), right.pop(j)
-        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, units))
+        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, units, scale))
         rest.matches.append(match)
         added.left += more_left
         added.right += more_right
@@ -150,28 +155,33 @@ def _family(p: Piece) -> Hashable:
     return None if p.op is None else (p.sort, FAMILIES.get(p.op, p.op), p.tax, p.optimizer)
 
 
-def _apart(a: Piece, b: Piece) -> tuple[int, float] | None:
+def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:
     """How far two calls are apart in size; None where they are not the same work.
 
     First by FLOPs, of a range the nearer end; without any by bytes. Where two formulas count one op differently, by the
     elements of its largest operand.
     """
-    found = _distance(a, b)
+    found = _distance(a, b, scale)
     if found is not None and found <= NEAR:
         return 0, found
     most, other = (max((elements for elements, _ in p.extents), default=0) for p in (a, b))
     return (1, 0.0) if most and most == other else None
 
 
-def _distance(a: Piece, b: Piece) -> float | None:
+def _distance(a: Piece, b: Piece, scale: float) -> float | None:
+    """Relative; where the right was scaled, so much more of it, or as much: weights do not grow with the batch."""
     if a.flops and b.flops:
-        high_a, high_b = a.flops_max or a.flops, b.flops_max or b.flops
-        if a.flops <= high_b and b.flops <= high_a:
-            return 0.0
-        return 1 - high_b / a.flops if a.flops > high_b else 1 - high_a / b.flops
+        low, high = (a.flops, a.flops_max or a.flops), (b.flops, b.flops_max or b.flops)
+        return min(_between(low, (high[0] * by, high[1] * by)) for by in {scale, 1.0})
     if a.flops or b.flops or not a.bytes or not b.bytes:
         return None
-    return 1 - min(a.bytes, b.bytes) / max(a.bytes, b.bytes)
+    return min(_between((a.bytes, a.bytes), (b.bytes * by, b.bytes * by)) for by in {scale, 1.0})
+
+
+def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """How far two ranges are apart, relative to the larger; 0 where they meet."""
+    lower, upper = sorted((a, b))
+    return max(0.0, 1 - lower[1] / upper[0])
 
 
 def _optimizers(rest: _Rest) -> None:
