@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "store"))  # store_builders
+# store_builders; last in the path, since that folder has a conftest, too
+sys.path.append(str(Path(__file__).parent.parent / "store"))
 
 from store_builders import segment_of
 

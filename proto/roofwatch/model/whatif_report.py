@@ -105,10 +105,7 @@ def _assumptions(found: Replay) -> Iterable[str]:
         yield f"keys and values of {BITS[change.kv]} bits where attention reads them, their scales not counted"
     if change.device is not None:
         yield f"kernels reach the same share of the roof on the {change.device}, and run there in the same precision"
-    if change.device is not None or change.bandwidth != 1.0:
-        yield "copies and communication take as long as before"
-    else:
-        yield "communication and copies take as long as before"
+    yield "communication and copies take as long as before"
     yield "idle time stays: a host that is too slow now hides nothing of what the device saves"
     if found.training and (change.weights is not None or change.kv is not None):
         yield "the selection trains: only forward kernels have fewer bytes, and quantised weights are for inference"
