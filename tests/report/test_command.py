@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from report_scene import Read, window
-from store_builders import RunningStore, running_store, segment_of, send
+from report_scene import KERNELS, RIDGE, Read, window
+from store_builders import GEMM, RunningStore, process_of, running_store, segment_of, send, stat
+
+from roofwatch.model.record import Padding, Window
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 MIB = 1 << 20
@@ -55,6 +57,7 @@ def test_nothing_to_report(store: RunningStore, roofwatch: Roofwatch, tmp_path: 
     [
         (("trace.json",), 2, "--output"),
         (("trace.json", "--node", "gpu-07", "-o", "x.html"), 2, "--node is for a store"),
+        (("trace.json", "--left", "version=v1", "-o", "x.html"), 2, "--left chooses windows of a store"),
         (("--here", "-o", "x.html"), 2, "--here says how a FILE is read"),
         (("none.json", "-o", "x.html"), 1, "none.json"),
     ],
@@ -75,6 +78,44 @@ def test_a_folder_that_is_not_there(traces: Path, roofwatch: Roofwatch, tmp_path
     assert done.returncode == 1
     assert done.stderr == "roofwatch: nowhere/x.html cannot be written: No such file or directory.\n"
     assert not (tmp_path / "nowhere").exists()
+
+
+def of_version(version: str, factor: int) -> list[Window]:
+    """Six windows of a version, whose GEMM takes so many times as long; its job told the lengths 30 and 70."""
+    owner = process_of(pid=factor, labels={"version": version}, model="llama-7b")
+    told = Padding(1, 100, 140, 5800, 9800, lengths=((30, 1), (70, 1)), shapes=((2, 70, 1),))
+    kernels = (stat(GEMM, [100_000 * factor] * 2, roof_ns=50_000.0, ridge=RIDGE), *KERNELS[1:])
+    start = 2_000_000_000_000_000_000
+    return [
+        window(f"{version}{i}", start + i * 10**9, process=owner, kernels=kernels, steps=1, padding=told)
+        for i in range(6)
+    ]
+
+
+def test_two_sides_and_padding(roofwatch: Roofwatch, read: Read, tmp_path: Path) -> None:
+    """Each section that was asked for is there, with the other commands' own words; the page draws without a word."""
+    with running_store(tmp_path) as running:
+        send(running.address, [segment_of([*of_version("v1", 1), *of_version("v2", 2)], 1)], replies=1)
+        sides = ("--left", "version=v1", "--right", "version=v2", "--before", "version=v1", "--after", "version=v2")
+        asked = ("report", "--store", running.address, "--since", "all", "-o", "x.html")
+
+        done = roofwatch(*asked, *sides)
+        nobody = roofwatch(*asked[:-1], "no.html", "--left", "version=v1", "--right", "version=v9")
+        one = roofwatch(*asked[:-1], "no.html", "--before", "version=v1")
+
+    assert done.returncode == 0, done.stderr
+    reader = read(tmp_path / "x.html")
+    assert reader.said == []
+    titles = reader.page.locator("h2").all_inner_texts()
+    assert titles[4:7] == ["Padding", "The two sides compared", "What became slower"]
+    main = reader.page.inner_text("main").replace("\u00a0", " ")
+    assert "Used: 71.4 % of the tokens, 59.2 % of their squares" in main  # 100 ÷ 140, 5,800 ÷ 9,800
+    assert reader.page.locator("#plot-sides .mark-rect path").count() > 4
+    assert "1 slower by more than 3 %" in main, main[main.index("What became slower"):][:900]
+    assert (nobody.returncode, one.returncode) == (4, 2)
+    assert "version=v9: there is version=v1, version=v2" in nobody.stderr
+    assert "--after is missing" in one.stderr
+    assert not (tmp_path / "no.html").exists()
 
 
 REAL = {
