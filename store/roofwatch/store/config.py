@@ -46,6 +46,29 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+HOUR_S, DAY_S = 3600, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Seconds since its end that an hour's kernels, an hour's sums with its windows, and a day's sums are kept."""
+
+    raw_s: int = 48 * HOUR_S
+    hourly_s: int = 30 * DAY_S
+    daily_s: int = 400 * DAY_S
+
+    def __post_init__(self) -> None:
+        """Refuse what would drop the coarser before the finer.
+
+        Raises:
+            UsageError: it does.
+        """
+        if not HOUR_S <= self.raw_s <= self.hourly_s <= self.daily_s:
+            raise UsageError(
+                "keep windows' kernels at least an hour, sums of hours as long as these, those of days as long as hours"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
     """What ``roofwatch store serve`` was asked for. Port 0 takes a free one; ``port_file`` then tells which."""
@@ -54,4 +77,5 @@ class ServeConfig:
     database: str | None = None  # URL; None: default_url()
     insecure: bool = False  # plain text beyond loopback
     port_file: Path | None = None
+    keep: Keep = Keep()
     drain_s: float = 5.0  # how long open streams may take to finish after SIGTERM

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from sqlalchemy.exc import DataError, IntegrityError
 
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.outcome import Outcome, rejected
+from roofwatch.store.retention import Upkeep
 from roofwatch.store.unpack import Unpacked
 
 GROUP_ROWS = 30_000  # of one transaction: large enough that its fsync is nothing, small enough to ack within 0.1 s
@@ -30,9 +32,11 @@ class _Job:
 class Writer:
     """Stores segments on a thread of its own; close() stores what still waits."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, keep: Keep | None = None) -> None:
         self._database = database
+        self._upkeep = Upkeep(database, keep or Keep())
         self._loader = Loader(now_ns=time.time_ns)
+        self._tidy_s = time.monotonic() + IDLE_S
         self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
         self._thread = threading.Thread(target=self._run, name="roofwatch-writer", daemon=True)
         self._thread.start()
@@ -57,13 +61,17 @@ class Writer:
         running = True
         while running:
             try:
-                first = self._jobs.get(timeout=IDLE_S)
+                first = self._jobs.get(timeout=min(IDLE_S, self._upkeep.wait_s() + 0.01))
             except queue.Empty:
+                self._upkeep.run()
                 self._idle()
                 continue
             group, running = self._group(first)
             if group:
                 self._commit(group)
+                self._tidy_s = time.monotonic() + IDLE_S
+            if running:
+                self._upkeep.run()
 
     def _group(self, first: _Job | None) -> tuple[list[_Job], bool]:
         """What waits now, up to a limit; a commit takes long enough for the next group to gather."""
@@ -114,5 +122,8 @@ class Writer:
         return outcomes
 
     def _idle(self) -> None:
+        if time.monotonic() < self._tidy_s:
+            return
+        self._tidy_s = time.monotonic() + IDLE_S
         with contextlib.suppress(Exception):  # whatever is wrong, the next commit will tell
             self._database.truncate_log()

@@ -17,7 +17,7 @@ from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import database
-from roofwatch.store.config import ServeConfig, format_address, is_loopback, parse_address
+from roofwatch.store.config import Keep, ServeConfig, format_address, is_loopback, parse_address
 from roofwatch.store.hub import Hub
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries, load
@@ -37,10 +37,10 @@ _OPTIONS = (
 class Store:
     """A running store: writer, queries and server over one database."""
 
-    def __init__(self, db: database.Database) -> None:
+    def __init__(self, db: database.Database, keep: Keep | None = None) -> None:
         load()
         self._database = db
-        self._writer = Writer(db)
+        self._writer = Writer(db, keep)
         self.hub = Hub()
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(Unreadable(),))
         self._ingest = IngestService(self._writer, self.hub)
@@ -104,7 +104,7 @@ def serve(config: ServeConfig) -> None:
 
 async def _serve(config: ServeConfig, host: str, port: int) -> None:
     opened = database.open(config.database)
-    store = Store(opened)
+    store = Store(opened, config.keep)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from roofwatch.cli.guessing import Guessing
-from roofwatch.store.config import DEFAULT_ADDRESS, ServeConfig, default_url
+from roofwatch.store.config import DEFAULT_ADDRESS, Keep, ServeConfig, default_url
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 GROUP_EPILOG = """\b
 Examples:
   roofwatch store serve
   roofwatch store serve --help
+  roofwatch store prune --keep-raw 12h
 """
 SERVE_EPILOG = """\b
 Examples:
@@ -22,6 +29,44 @@ Examples:
 \b
 Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
 """
+PRUNE_EPILOG = """\b
+Examples:
+  roofwatch store prune
+  roofwatch store prune --keep-raw 12h --keep-hourly 7d
+\b
+A running store does the same by itself. What is removed makes room in the
+file for what comes; the file does not shrink. Windows imported from files
+stay.
+"""
+
+
+class Length(click.ParamType[int]):
+    """A length of time on the command line, in whole seconds."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The text as seconds."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,6})(min|m|h|d|w)", value.strip())
+        if found is None:
+            self.fail(f"{value!r} is no length of time like 48h, 30d or 2w.", param, ctx)
+        return int(found[1]) * {"min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}[found[2]]
+
+
+def keeping(function: Decorated) -> Decorated:
+    """The options that say how long what is kept."""
+    for name, default, what in (
+        ("daily", "400d", "the sums of days"),
+        ("hourly", "30d", "windows without their kernels, and the sums of hours"),
+        ("raw", "48h", "the kernels of every window"),
+    ):
+        option = click.option(
+            f"--keep-{name}", type=Length(), default=default, show_default=True, help=f"How long to keep {what}."
+        )
+        function = option(function)
+    return function
 
 
 @click.group("store", cls=Guessing, epilog=GROUP_EPILOG)
@@ -40,14 +85,51 @@ def command() -> None:
     metavar="URL",
     help=f"The database; it is made or upgraded.  [default: {default_url().replace(str(Path.home()), '~')}]",
 )
+@keeping
 @click.option("--insecure", is_flag=True, help="Allow plain text beyond loopback.")
 @click.option(
     "--port-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the port here once it listens."
 )
-def serve(listen: str, db: str | None, insecure: bool, port_file: Path | None) -> None:
+def serve(
+    listen: str,
+    db: str | None,
+    insecure: bool,
+    port_file: Path | None,
+    keep_raw: int,
+    keep_hourly: int,
+    keep_daily: int,
+) -> None:
     """Keep records that agents send, and answer the reading commands."""
     from roofwatch.cli import folders  # noqa: PLC0415
     from roofwatch.store import server  # noqa: PLC0415  # SQLAlchemy and grpc take 0.4 s
 
     folders.check_database(db)
-    server.serve(ServeConfig(listen=listen, database=db, insecure=insecure, port_file=port_file))
+    keep = Keep(keep_raw, keep_hourly, keep_daily)
+    server.serve(ServeConfig(listen=listen, database=db, insecure=insecure, port_file=port_file, keep=keep))
+
+
+@command.command("prune", epilog=PRUNE_EPILOG)
+@click.option(
+    "--db",
+    envvar="ROOFWATCH_DB",
+    show_envvar=True,
+    metavar="URL",
+    help=f"The database.  [default: {default_url().replace(str(Path.home()), '~')}]",
+)
+@keeping
+def prune(db: str | None, keep_raw: int, keep_hourly: int, keep_daily: int) -> None:
+    """Remove what is older than it is to be kept, after summing it up."""
+    from roofwatch.store import database, retention  # noqa: PLC0415  # SQLAlchemy takes 0.2 s
+
+    keep = Keep(keep_raw, keep_hourly, keep_daily)
+    opened = database.open(db, migrate=False)
+    try:
+        with database.telling(opened.url):
+            found = retention.prune_all(opened, time.time_ns(), keep)
+        opened.truncate_log()
+    finally:
+        opened.close()
+    click.echo(
+        f"removed the kernels of {found.hours_of_kernels:,} process hours, the windows of {found.days_of_hours:,} "
+        f"process days, and the sums of {found.days:,}"
+    )

@@ -1,0 +1,196 @@
+"""How long what is kept: windows' kernels two days, windows and the sums of hours a month, of days a year.
+
+What is finer goes only once what is coarser holds it, so that an answer about an old time is coarser, never wrong.
+Windows imported from files stay with everything that they are made of: somebody put them there, whatever their date.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
+
+from roofwatch.model.record import Trigger
+from roofwatch.store import rollup
+from roofwatch.store.config import Keep
+from roofwatch.store.database import Database
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
+from roofwatch.store.schema import (
+    agent_drops,
+    collectives,
+    graphs,
+    idle_causes,
+    kernel_blocks,
+    rollups,
+    segments,
+    window_devices,
+    window_drops,
+    windows,
+)
+
+AT_ONCE = 32  # pieces in one transaction: some 2,000 windows, about 0.1 s
+EVERY_S = 30.0  # between two looks at whether there is something to do…
+AGAIN_S = 1.0  # …and while there is
+_log = logging.getLogger(__name__)
+
+_PARTS = (kernel_blocks, collectives, graphs)  # of a window: what goes first…
+_REST = (window_devices, window_drops, idle_causes)  # …and with the window itself
+
+
+@dataclass(slots=True)
+class Dropped:
+    """What was removed."""
+
+    hours_of_kernels: int = 0  # of one process each, as are…
+    days_of_hours: int = 0
+    days: int = 0
+    segments: int = 0
+
+    @property
+    def nothing(self) -> bool:
+        """Whether all that is there is young enough."""
+        return not (self.hours_of_kernels or self.days_of_hours or self.days or self.segments)
+
+    def add(self, other: Dropped) -> None:
+        """Count what another one counts."""
+        self.hours_of_kernels += other.hours_of_kernels
+        self.days_of_hours += other.days_of_hours
+        self.days += other.days
+        self.segments += other.segments
+
+
+def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) -> Dropped:
+    """Remove what is older than that, at most ``most`` of each; call again until there was nothing."""
+    found = Dropped()
+    for bucket, process in _old(connection, HOUR_S, now_ns - keep.raw_s * SECOND_NS, most, finer=True):
+        _drop_windows(connection, _time(bucket, HOUR_S, process), whole=False)
+        _mark(connection, HOUR_S, bucket, process)
+        found.hours_of_kernels += 1
+    for bucket, process in _old(connection, DAY_S, now_ns - keep.hourly_s * SECOND_NS, most, finer=True):
+        _drop_windows(connection, _time(bucket, DAY_S, process), whole=True)
+        _drop_pieces(connection, HOUR_S, bucket, process)
+        _mark(connection, DAY_S, bucket, process)
+        found.days_of_hours += 1
+    for bucket, process in _old(connection, DAY_S, now_ns - keep.daily_s * SECOND_NS, most, finer=False):
+        _drop_pieces(connection, DAY_S, bucket, process)
+        found.days += 1
+    found.segments = _drop_segments(connection, now_ns - keep.hourly_s * SECOND_NS, most)
+    return found
+
+
+def _old(connection: Connection, grain: int, before_ns: int, most: int, *, finer: bool) -> list[tuple[int, int]]:
+    """Pieces that ended before a time and are summed up; those that hold imported windows are left alone."""
+    r, w = rollups.c, windows.c
+    imported = select(w.id).where(
+        w.process_id == r.process_id,
+        w.start_unix_ns.between(r.bucket_unix_ns, r.bucket_unix_ns + grain * SECOND_NS - 1),
+        w.trigger == Trigger.IMPORTED,
+    )
+    query = (
+        select(r.bucket_unix_ns, r.process_id)
+        .where(~r.stale, r.grain == grain, r.bucket_unix_ns <= before_ns - grain * SECOND_NS)
+        .where(r.finer if finer else ~r.finer, ~imported.exists())
+        .order_by(r.bucket_unix_ns)
+        .limit(most)
+    )
+    return [(bucket, process) for bucket, process in connection.execute(query)]
+
+
+def _time(bucket: int, grain: int, process: int) -> ColumnElement[bool]:
+    w = windows.c
+    return and_(w.process_id == process, w.start_unix_ns.between(bucket, bucket + grain * SECOND_NS - 1))
+
+
+def _drop_windows(connection: Connection, where: ColumnElement[bool], *, whole: bool) -> None:
+    """The kernels of windows, or all of them."""
+    old = select(windows.c.id).where(where)
+    for table in (*_PARTS, *(_REST if whole else ())):
+        connection.execute(delete(table).where(table.c.window_id.in_(old)))
+    if whole:
+        connection.execute(delete(windows).where(where))
+
+
+def _drop_pieces(connection: Connection, grain: int, day: int, process: int) -> None:
+    """A process's hours of a day, or the day."""
+    for table in (*ROLLED, rollups):
+        t = table.c
+        within = t.bucket_unix_ns.between(day, day + DAY_S * SECOND_NS - 1)
+        connection.execute(delete(table).where(t.grain == grain, within, t.process_id == process))
+
+
+def _mark(connection: Connection, grain: int, bucket: int, process: int) -> None:
+    """What the piece is made of is gone: windows that still come are added to it."""
+    r = rollups.c
+    mine = (r.grain == grain, r.bucket_unix_ns == bucket, r.process_id == process)
+    connection.execute(update(rollups).where(*mine).values(finer=False))
+
+
+def _drop_segments(connection: Connection, before_ns: int, most: int) -> int:
+    """Numbers of segments that no agent sends again."""
+    s, d = segments.c, agent_drops.c
+    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < before_ns).limit(most * 100)
+    old = connection.execute(query).all()
+    for agent, sequence in old:
+        connection.execute(delete(agent_drops).where(d.agent_id == agent, d.sequence == sequence))
+        connection.execute(delete(segments).where(s.agent_id == agent, s.sequence == sequence))
+    return len(old)
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """What a store does beside ingest, on the writer's thread: sums up what is over and removes what is old."""
+
+    database: Database
+    keep: Keep
+    now_ns: Callable[[], int] = time.time_ns
+    clock: Callable[[], float] = time.monotonic
+    due_s: float = 0.0  # by the clock
+    failed: str = ""
+
+    def __post_init__(self) -> None:
+        """Let a store that starts answer first."""
+        self.due_s = self.clock() + EVERY_S
+
+    def wait_s(self) -> float:
+        """How long until there may be something to do."""
+        return max(0.0, self.due_s - self.clock())
+
+    def run(self) -> None:
+        """A bounded piece of work, if its time has come; a failure is told once, and tried again later."""
+        if self.wait_s() > 0:
+            return
+        more = False
+        try:
+            with self.database.write() as connection:
+                more = rollup.sweep(connection, self.now_ns()) > 0
+                more = not prune(connection, _reference(connection, self.now_ns()), self.keep).nothing or more
+            self.failed = ""
+        except Exception as error:  # noqa: BLE001 - whatever it is, ingest must go on
+            if str(error) != self.failed:
+                self.failed = str(error)
+                _log.warning("summing up and removing old windows failed, and is tried again: %s", error)
+        self.due_s = self.clock() + (AGAIN_S if more else EVERY_S)
+
+
+def _reference(connection: Connection, now_ns: int) -> int:
+    """Now, but not long after the newest window: a clock that jumps ahead must not take everything away."""
+    r = rollups.c
+    newest = connection.execute(select(func.max(r.bucket_unix_ns)).where(r.grain == HOUR_S)).scalar()
+    return now_ns if newest is None else min(now_ns, int(newest) + HOUR_S * SECOND_NS)
+
+
+def prune_all(database: Database, now_ns: int, keep: Keep) -> Dropped:
+    """Sum up all that is over and remove all that is old, in small transactions."""
+    with database.write() as connection:
+        while rollup.sweep(connection, now_ns):
+            pass
+    total = Dropped()
+    while True:
+        with database.write() as connection:
+            found = prune(connection, now_ns, keep)
+        if found.nothing:
+            return total
+        total.add(found)
