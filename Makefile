@@ -36,11 +36,14 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 
 # Two at a time what hardly measures time; what takes windows of live jobs and what times them, one by one.
 COMPUTE := tests/agent tests/ascend tests/cli tests/packaging tests/padding tests/proto tests/reader tests/regressions tests/report tests/roofline tests/store tests/timeline tests/whatif
+# Live too, but its jobs mostly wait for their own interpreters to start.
+SLOW_TO_START := tests/ascend_live
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(COMPUTE) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTE)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(SLOW_TO_START) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTE) $(SLOW_TO_START)) $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, import-linter, generated code up to date

@@ -80,6 +80,7 @@ class Node:
             "PATH": f"{self.folder / 'bin'}:{clean['PATH']}",
             "ASCEND_STAND_IN_LIGHT": "1",
             "ASCEND_STAND_IN_DB": str(self.sample),
+            "ASCEND_STAND_IN_NOW": str(self.folder / "faults"),
             "ASCEND_STAND_IN_LOG": str(self.log),
             "ROOFWATCH_NPU_DIR": str(self.scratch),
             "ROOFWATCH_HOOK_LOG": str(self.folder / "hook.log"),
@@ -106,18 +107,23 @@ class Node:
         out, err = job.communicate(timeout=timeout)
         return Ended(job.returncode, out, err)
 
+    def fault(self, *names: str) -> None:
+        """What goes wrong from now on."""
+        (self.folder / "faults.new").write_text(",".join(names))
+        (self.folder / "faults.new").rename(self.folder / "faults")
+
     def happened(self, what: str) -> list[list[str]]:
         """The lines of the stand-in's log that begin so: time, pid, thread, and the words."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [line.split() for line in lines if line.split()[3] == what]
 
-    def until(self, condition: Callable[[], Any], what: str, within: float = 20.0) -> Any:
-        """Wait for a condition; fail with what was waited for."""
+    def until(self, condition: Callable[[], Any], what: str, within: float = 20.0, every: float = 0.05) -> Any:
+        """Wait for a condition, looked at ``every`` so many seconds; fail with what was waited for."""
         end = time.monotonic() + within
         while time.monotonic() < end:
             if value := condition():
                 return value
-            time.sleep(0.05)
+            time.sleep(every)
         return pytest.fail(f"not within {within} s: {what}")
 
     def windows(self) -> list[Path]:

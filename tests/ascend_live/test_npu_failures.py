@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
-import pytest
 from little_agent import LittleAgent
 from npu_jobs import LOOP, SPEAKS, SPOKEN, TRAIN, Ended, Node
 
@@ -15,39 +15,40 @@ from roofwatch.hook import protocol
 
 SMALL = {"ROOFWATCH_NPU_QUOTA_MB": "64"}  # 8 MiB a window
 FAULTS = {
-    # what fails: (environment, reason, how the detail begins)
-    "fails": ({}, protocol.ANALYSIS, "failed"),  # and marks itself done
-    "zero": ({}, protocol.ANALYSIS, "rows"),
-    "columns": ({}, protocol.ANALYSIS, "columns"),  # of a version that nobody knows
-    "fills": (SMALL, protocol.DISK, "bytes"),
-    "nodata": ({}, protocol.ERROR, "no device data"),
-    "start": ({}, protocol.ERROR, "start: Call start failed. Exception: [ERROR] ERR00100 stand-in: start"),
-    "begin": ({}, protocol.ERROR, "no device data"),
+    # what fails: (reason, how the detail begins)
+    "fails": (protocol.ANALYSIS, "failed"),  # and marks itself done
+    "zero": (protocol.ANALYSIS, "rows"),
+    "columns": (protocol.ANALYSIS, "columns"),  # of a version that nobody knows
+    "fills": (protocol.DISK, "bytes"),
+    "nodata": (protocol.ERROR, "no device data"),
+    "start": (protocol.ERROR, "start: Call start failed. Exception: [ERROR] ERR00100 stand-in: start"),
+    "begin": (protocol.ERROR, "no device data"),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_window_that_comes_to_nothing(node: Node, agent: LittleAgent, fault: str) -> None:
-    """Refused with a reason and a word; the job prints and ends as ever; no folder and no process stays."""
-    env, reason, detail = FAULTS[fault]
-    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN=fault, **env)
+def test_windows_that_come_to_nothing(node: Node, agent: LittleAgent) -> None:
+    """Each refused with a reason and a word, and no folder and no process stays.
+
+    What hangs is ended after its time, and with it a process that it has started in a session of its own. Then there
+    are windows again; the job prints and ends as ever.
+    """
+    job = node.start(SPEAKS, agent.path, ROOFWATCH_NPU_ANALYSIS_S="4", **SMALL)
     connection = agent.accept()
+    for fault, (reason, detail) in FAULTS.items():
+        node.fault(fault)
+        refusal, _ = connection.take(steps=2)
+        assert (refusal["type"], refusal["reason"]) == (protocol.REFUSED, reason), fault
+        assert refusal["detail"].startswith(detail), fault
+        node.nothing_left(job.pid)
+    node.fault("hangs")
     refusal, _ = connection.take(steps=2)
-    assert (refusal["type"], refusal["reason"]) == (protocol.REFUSED, reason)
-    assert refusal["detail"].startswith(detail)
-    node.nothing_left(job.pid)
-    assert node.end(job) == SPOKEN
-
-
-def test_an_analysis_that_hangs(node: Node, agent: LittleAgent) -> None:
-    """Ended after its time, and with it a process that it has started in a session of its own."""
-    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN="hangs", ROOFWATCH_NPU_ANALYSIS_S="4")
-    refusal, _ = agent.accept().take(steps=2)
     assert (refusal["reason"], refusal["detail"]) == (protocol.ANALYSIS, "time")
     ((*_, worker, straggler),) = node.happened("hangs")
     node.nothing_left(job.pid)
     for pid in (worker, straggler):
         assert not Path(f"/proc/{pid}").exists()
+    node.fault()
+    assert connection.take(steps=2)[0]["type"] == protocol.WINDOW
     assert node.end(job) == SPOKEN
 
 
@@ -63,36 +64,34 @@ def test_a_profiler_that_does_not_stop_gets_no_second_window(node: Node, agent: 
 
 
 def test_no_window_where_there_is_no_room(node: Node, agent: LittleAgent) -> None:
-    """The quota is taken by windows in flight, or the disk is nearly full: refused before anything is written."""
+    """Refused before anything is written.
+
+    The quota is taken by windows in flight, the disk is nearly full, or somebody has put the folder there: open to
+    others, or a link to elsewhere.
+    """
     base = node.scratch / f"roofwatch-npu-{os.geteuid()}"
     (base / "another").mkdir(parents=True)
     base.chmod(0o700)
     (base / "another" / "raw").write_bytes(b"x" * (60 << 20))
     job = node.start(SPEAKS, agent.path, **SMALL)
-    refusal, _ = agent.accept().take(steps=2)
+    connection = agent.accept()
+    refusal, _ = connection.take(steps=2)
     assert (refusal["reason"], refusal["detail"]) == (protocol.DISK, "quota")
+    shutil.rmtree(base / "another")
+    base.chmod(0o755)
+    refusal, _ = connection.take(steps=2)
+    assert (refusal["reason"], refusal["detail"]) == (protocol.DISK, "the folder is not ours alone")
+    shutil.rmtree(base)
+    (node.folder / "elsewhere").mkdir(mode=0o700)
+    base.symlink_to(node.folder / "elsewhere")
+    refusal, _ = connection.take(steps=2)
+    assert (refusal["reason"], refusal["detail"]) == (protocol.DISK, "the folder is not ours alone")
+    base.unlink()
     assert node.end(job) == SPOKEN
     huge = {"ROOFWATCH_NPU_QUOTA_MB": str(1 << 40)}  # an eighth of which no disk has
     job = node.start(SPEAKS, agent.path, **huge)
     refusal, _ = agent.accept().take(steps=2)
     assert (refusal["reason"], refusal["detail"]) == (protocol.DISK, "free space")
-    assert node.end(job) == SPOKEN
-    assert not node.happened("init")
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o700], ids=["others may read", "a link"])
-def test_a_folder_that_is_not_ours_alone_is_not_used(node: Node, agent: LittleAgent, mode: int) -> None:
-    """Somebody has put it there: open to others, or a link to elsewhere."""
-    base = node.scratch / f"roofwatch-npu-{os.geteuid()}"
-    if mode == 0o700:
-        (node.folder / "elsewhere").mkdir(mode=0o700)
-        base.symlink_to(node.folder / "elsewhere")
-    else:
-        base.mkdir()
-        base.chmod(mode)
-    job = node.start(SPEAKS, agent.path)
-    refusal, _ = agent.accept().take(steps=2)
-    assert (refusal["reason"], refusal["detail"]) == (protocol.DISK, "the folder is not ours alone")
     assert node.end(job) == SPOKEN
     assert not node.happened("init")
 
@@ -128,25 +127,29 @@ def test_the_job_ends_in_an_open_window(node: Node, agent: LittleAgent) -> None:
     node.nothing_left()
 
 
-@pytest.mark.parametrize("whose", ["the child", "its analysis"])
-def test_the_child_is_killed(node: Node, agent: LittleAgent, whose: str) -> None:
-    """As when memory runs out: refused, and nothing stays that has not left the analysis's session by itself."""
-    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN="hangs")
+def test_the_child_is_killed(node: Node, agent: LittleAgent) -> None:
+    """It, or its analysis, as when memory runs out: refused, and the next window is taken.
+
+    Nothing stays that has not left the analysis's session by itself.
+    """
+    job = node.start(SPEAKS, agent.path)
     connection = agent.accept()
-    connection.ask(steps=2)
-    node.until(lambda: node.happened("hangs"), "the analysis runs")
-    analysis = int(node.happened("analyse")[0][1])
-    child = parent(analysis)
-    assert parent(child) == job.pid
-    os.kill(child if whose == "the child" else analysis, signal.SIGKILL)
-    refusal, _ = connection.receive(20)
-    assert (refusal["reason"], refusal["detail"]) == (
-        (protocol.ANALYSIS, "no answer") if whose == "the child" else (protocol.ANALYSIS, "failed")
-    )
-    straggler = int(node.happened("hangs")[0][5])
-    if whose == "the child":
-        os.kill(straggler, signal.SIGKILL)
-    node.nothing_left(job.pid)
+    node.fault("hangs")
+    for count, whose in enumerate(("its analysis", "the child"), 1):
+        connection.ask(steps=2)
+        node.until(lambda count=count: len(node.happened("hangs")) == count, "the analysis runs")
+        analysis = int(node.happened("analyse")[-1][1])
+        child = parent(analysis)
+        assert parent(child) == job.pid
+        os.kill(child if whose == "the child" else analysis, signal.SIGKILL)
+        refusal, _ = connection.receive(20)
+        detail = "no answer" if whose == "the child" else "failed"
+        assert (refusal["reason"], refusal["detail"]) == (protocol.ANALYSIS, detail)
+        if whose == "the child":
+            os.kill(int(node.happened("hangs")[-1][5]), signal.SIGKILL)  # the straggler
+        node.nothing_left(job.pid)
+    node.fault()
+    assert connection.take(steps=2)[0]["type"] == protocol.WINDOW
     assert node.end(job) == SPOKEN
 
 
@@ -158,13 +161,15 @@ def parent(pid: int) -> int:
 
 def test_the_agent_goes_away_during_the_analysis(node: Node, agent: LittleAgent) -> None:
     """Nobody waits for the window: the analysis ends at once; the next agent gets windows again."""
-    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN="slow")
+    job = node.start(SPEAKS, agent.path)
+    node.fault("slow")
     agent.accept().ask(steps=2)
     node.until(lambda: node.happened("slow"), "the analysis runs")
     agent.stop()
     begun = time.monotonic()
     node.nothing_left(job.pid)
     assert time.monotonic() - begun < 4.5  # it would have slept for 5 s
+    node.fault()
     agent.listen()
     assert agent.accept(20).take(steps=2)[0]["type"] == protocol.WINDOW
     assert node.end(job) == SPOKEN

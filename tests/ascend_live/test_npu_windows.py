@@ -26,9 +26,20 @@ def rows(folder: Path, database: bytes, sql: str) -> list[tuple]:
 
 
 def test_hello_says_which_npu(node: Node, agent: LittleAgent) -> None:
-    """Chip, cores, memory, versions, index, and how windows are taken; the CPU beside it."""
+    """Chip, cores, memory, versions, index, and how windows are taken; the CPU beside it.
+
+    What a killed job has left is removed by the next one's window: a folder that nobody locks and that is old; one that
+    is young, or locked, stays.
+    """
+    base = node.scratch / f"roofwatch-npu-{os.geteuid()}"
+    base.mkdir(mode=0o700)
+    for name, age in (("old_orphan", 120), ("young", 10)):
+        (base / name).mkdir()
+        (base / name / "data").write_bytes(b"x" * 4096)
+        os.utime(base / name, (time.time() - age,) * 2)
     job = node.start(SPEAKS, agent.path)
-    hello = agent.accept().hello
+    connection = agent.accept()
+    hello = connection.hello
     npu, cpu = hello["devices"]
     assert npu == {
         "vendor": "ascend",
@@ -43,6 +54,8 @@ def test_hello_says_which_npu(node: Node, agent: LittleAgent) -> None:
     assert cpu["vendor"] == "cpu"
     assert (hello["accelerator"], hello["close_path"]) == ("npu", "npu")
     assert (hello["versions"]["torch_npu"], hello["versions"]["cann"]) == ("2.13.0", "8.3.RC1")
+    assert connection.take(steps=2)[0]["type"] == protocol.WINDOW
+    assert sorted(path.name for path in base.iterdir()) == ["turn", "young"]
     assert node.end(job) == SPOKEN
 
 
@@ -51,8 +64,6 @@ def test_windows_of_a_training_job(node: Node, agent: LittleAgent) -> None:
 
     The job prints, and ends, as without the hook.
     """
-    alone = node.end(node.start(SPEAKS, None))
-    assert alone == SPOKEN
     job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN_LIGHT="")
     connection = agent.accept()
     time.sleep(0.5)  # some steps without a window
@@ -82,7 +93,7 @@ def test_windows_of_a_training_job(node: Node, agent: LittleAgent) -> None:
         assert int(line[4]) >= 15  # niced
         assert "inject" not in line[6]  # no hook attaches there
         assert int(line[1]) != job.pid
-    assert node.end(job) == alone
+    assert node.end(job) == SPOKEN
     assert len(agent.connections) == 1
 
 
@@ -259,13 +270,15 @@ while not over.is_set():
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
         os.unlink("go")
 """
-    job = node.start(TRAIN + fork, agent.path, ASCEND_STAND_IN="slow")
+    job = node.start(TRAIN + fork, agent.path)
+    node.fault("slow")
     assert job.stdout is not None
     connection = agent.accept()
     connection.ask(steps=2)
     node.until(lambda: node.happened("slow"), "the analysis runs")
     (node.folder / "go").touch()
     assert job.stdout.readline() == "7\n"
+    node.fault()
     answer, _ = connection.receive(30)
     assert answer["type"] in (protocol.WINDOW, protocol.REFUSED)
     ended = node.end(job)
@@ -295,17 +308,3 @@ def test_two_jobs_share_a_node(node: Node, agent: LittleAgent) -> None:
     order = sorted(line for word in ("analyse", "done") for line in node.happened(word))
     assert [line[3] for line in order] == ["analyse", "done"] * 2
     assert [node.end(job) for job in jobs] == [SPOKEN] * 2
-
-
-def test_what_a_killed_job_has_left_is_removed_by_the_next(node: Node, agent: LittleAgent) -> None:
-    """A folder that nobody locks and that is old goes; one that is young, or locked, stays."""
-    base = node.scratch / f"roofwatch-npu-{os.geteuid()}"
-    base.mkdir(mode=0o700)
-    for name, age in (("old_orphan", 120), ("young", 10)):
-        (base / name).mkdir()
-        (base / name / "data").write_bytes(b"x" * 4096)
-        os.utime(base / name, (time.time() - age,) * 2)
-    job = node.start(SPEAKS, agent.path)
-    assert agent.accept().take(steps=2)[0]["type"] == protocol.WINDOW
-    assert sorted(path.name for path in base.iterdir()) == ["turn", "young"]
-    assert node.end(job) == SPOKEN

@@ -113,7 +113,9 @@ def test_an_npu_job_is_seen_in_top(fleet: Fleet) -> None:
     node = fleet.node
     job = fleet.job(RANK="1")
     # The first window of a process is short and may have no steps; the next ones are whole.
-    node.until(lambda: any(w["steps"] == 2 for w in fleet.windows()), "a window of two steps is in the store", 120)
+    node.until(
+        lambda: any(w["steps"] == 2 for w in fleet.windows()), "a window of two steps is in the store", 120, every=1.0
+    )
     (process,) = fleet.ask("processes")["rows"]
     assert (process["model"], process["rank"], process["pid"]) == ("alexnet", 1, job.pid)
     answer = fleet.ask("top", "--top", "0", "--model", "alexnet")
