@@ -113,8 +113,10 @@ MISTAKES: Mapping[str, str] = {
         "Python stacks were recorded ({python_events} of {events} events): they slow the host, so idle time is "
         "overstated"
     ),
-    "padding": "{share} of the tokens are padding: its work is in the kernels' time and their FLOPs; 'roofwatch padding' "
-    "says how much that is and what would save it",
+    "padding": (
+        "{share} of the tokens are padding: its work is in the kernels' time and their FLOPs; 'roofwatch padding' says "
+        "how much that is and what would save it"
+    ),
     "overhead": "profiling took {share} of the job's time: idle time is overstated",
     "graphs": (
         "{share} of device time is in graphs that could not be tied to ops: a profile of their capture ties a file's "
