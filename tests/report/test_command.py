@@ -111,7 +111,7 @@ def test_two_sides_and_padding(roofwatch: Roofwatch, read: Read, tmp_path: Path)
     main = reader.page.inner_text("main").replace("\u00a0", " ")
     assert "Used: 71.4 % of the tokens, 59.2 % of their squares" in main  # 100 ÷ 140, 5,800 ÷ 9,800
     assert reader.page.locator("#plot-sides .mark-rect path").count() > 4
-    assert "1 slower by more than 3 %" in main, main[main.index("What became slower"):][:900]
+    assert "1 slower by more than 3 %" in main, main[main.index("What became slower") :][:900]
     assert (nobody.returncode, one.returncode) == (4, 2)
     assert "version=v9: there is version=v1, version=v2" in nobody.stderr
     assert "--after is missing" in one.stderr

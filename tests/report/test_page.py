@@ -186,6 +186,8 @@ def test_times_are_the_reporters() -> None:
     assert zone.Zone(timedelta()).range(0, 1) == "1970-01-01 00:00:00 (UTC)"
     assert zone.Zone(timedelta(hours=-3)).name == "UTC-03:00"
     assert there.range(None, None) == ""
+    assert there.moment(0, 30 * 10**9) == "1970-01-01 05:30:00"
+    assert there.moment(0, hour) == "1970-01-01 05:30"
 
 
 def test_the_kept_script_is_what_was_put_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,9 +52,9 @@ def show(
 
 
 def title(given: Filter, now_ns: int | None = None) -> list[str]:
-    """What was asked for, as the first words of a head: node, model, process, labels, time."""
+    """What was asked for, as the first words of a head: node, model, device, vendor, job, process, labels, time."""
     parts = [given.node or "all nodes"]
-    parts += [word for word in (given.model, given.device) if word]
+    parts += [word for word in (given.model, given.device, given.vendor, given.job) if word]
     parts += [f"process {given.process}"] if given.process else []
     parts += [f"{key}={value}" for key, value in sorted(given.labels.items())]
     return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
@@ -63,7 +63,7 @@ def title(given: Filter, now_ns: int | None = None) -> list[str]:
 def diagnose(given: Filter, now_ns: int | None = None) -> str:
     """The command that diagnoses the same windows."""
     words = ["roofwatch", "diagnose"]
-    for name in ("node", "process", "model", "device"):
+    for name in ("node", "process", "model", "device", "vendor", "job"):
         value = getattr(given, name)
         words += [f"--{name}", value] if value else []
     for key, value in sorted(given.labels.items()):

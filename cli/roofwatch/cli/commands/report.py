@@ -81,12 +81,13 @@ def command(
             raise click.UsageError(f"--{said[0]} chooses windows of a store, and {file} is a file.")
         return _of_file(file, output, (here, threads), captures, limit)
     shared, where = filter_of(given), gather.Where(store, db)
+    title, then = showing.title(shared), showing.diagnose(shared)  # before time passes: "last 1 h" stays that
     sides = gather.sides(words, shared, where)
     answer = where.ask("report", shared, limit)
     if not answer["coverage"]["windows"]:
         raise IncompleteError(nothing(shared, store=store, db=db))
-    told = gather.asked(answer, shared, words, sides, where)
-    _write(output, answer, list(told.shared), then=showing.diagnose(shared), told=told)
+    told = gather.asked(answer, title, shared, (words, sides), where)
+    _write(output, answer, title, then=then, told=told)
     return errors.DONE
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from roofwatch.cli import asking, showing
+from roofwatch.cli import asking
 from roofwatch.cli.report.asked import Asked
 from roofwatch.cli.sides import empty_side, one_sided, side
 from roofwatch.model.errors import IncompleteError
@@ -52,21 +52,22 @@ def sides(words: Mapping[str, Sequence[str]], shared: Filter, where: Where) -> d
 
 def asked(
     answer: Mapping[str, Any],
+    title: Sequence[str],
     shared: Filter,
-    words: Mapping[str, Sequence[str]],
-    chosen: Mapping[str, Filter],
+    said: tuple[Mapping[str, Sequence[str]], Mapping[str, Filter]],
     where: Where,
 ) -> Asked:
-    """The other answers that go into the page of a report's ``answer``.
+    """The other answers that go into the page of a report's ``answer``; ``said`` are the sides in words and as filters.
 
     Raises:
         IncompleteError: a side that was said has no windows; says what there is.
     """
+    words, chosen = said
     return Asked(
         padding=where.ask("padding", shared, 0) if answer["ledger"]["padding_batches"] else None,
         comparison=_compared(chosen, where) if "left" in chosen else None,
         regressions=_regressed(chosen, where) if "before" in chosen else None,
-        shared=showing.title(shared),
+        shared=title,
         words=words,
     )
 

@@ -79,9 +79,9 @@ def _left_out(found: Row, devices: int) -> Html:
 
 
 COLUMNS = (
-    Column("#", right=True), Column("kernel"), Column("kind"), Column("bound"), Column("calls", right=True),
-    Column("mean", right=True), Column("time", right=True), Column("share", right=True), Column("roof", right=True),
-    Column("winnable", right=True),
+    Column("#", right=True), Column("kernel"), Column("time", right=True), Column("share", right=True),
+    Column("winnable", right=True), Column("roof", right=True), Column("bound"), Column("kind"),
+    Column("calls", right=True), Column("mean", right=True),
 )  # fmt: skip
 
 
@@ -121,14 +121,14 @@ def _line(rank: int, row: Row, looks: Mapping[str, palette.Look], largest: float
     return [
         Cell(str(rank), rank),
         Cell(_name(row, told, several), row["kernel"].lower()),
-        Cell(kind, told["kind"]),
-        Cell(_bound(row, told), told["bound"]),
-        count(row["calls"]),
-        duration(row["mean_ns"]),
         duration(row["est_ns"]),
         Cell(meter(row["share"], told["share"]), row["share"]),
-        Cell(told["of its roof"], None if told["of its roof"] == text.UNKNOWN else row["roof_fraction"]),
         Cell(meter(won / largest if won is not None and largest else None, told["winnable"]), won),
+        Cell(told["of its roof"], None if told["of its roof"] == text.UNKNOWN else row["roof_fraction"]),
+        Cell(_bound(row, told), told["bound"]),
+        Cell(kind, told["kind"]),
+        count(row["calls"]),
+        duration(row["mean_ns"]),
     ]
 
 
@@ -136,7 +136,7 @@ def _bound(row: Row, told: Mapping[str, str]) -> Html:
     if row["evidence"] == "none":
         return el("span", told["bound"])
     evidence = {"borrowed": "borrowed shapes"}.get(row["evidence"], row["evidence"])
-    return joined(told["bound"], el("div", f"by {evidence}", class_="soft"))
+    return joined(told["bound"], el("div", f"by {evidence}", class_="soft nowrap"))
 
 
 def _name(row: Row, told: Mapping[str, str], several: bool) -> Html:

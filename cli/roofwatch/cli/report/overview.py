@@ -165,7 +165,7 @@ def moments(answer: Row, zone: Zone) -> Section | None:
     waited = [part["part"] for part in answer["where"] if part["group"] != "busy"]
     parts = [part for part in waited if any((row[f"{part}_share"] or 0.0) >= SAID_LEAST for row in rows)]
     size, worst, timeless = _length(told["bucket_ns"]), max(rows, key=_idle), told["windows_without_time"]
-    moment = f"{zone.local(worst['start_unix_ns']):%Y-%m-%d %H:%M}, of {text.plural(worst['windows'], 'window')}"
+    moment = f"{zone.moment(worst['start_unix_ns'], told['bucket_ns'])}, of {text.plural(worst['windows'], 'window')}"
     said = f"Most idle: {text.percent(_idle(worst))} in the {size} from {moment}."
     note = f" {text.plural(timeless, 'window')} of unknown time left out." if timeless else ""
     body = joined(
@@ -175,7 +175,7 @@ def moments(answer: Row, zone: Zone) -> Section | None:
             legend([(palette.chip(palette.fill_of(part)), specs.said(part)) for part in parts]),
             caption(f"A bar is {size}; a gap has no windows. {said}{note}"),
         ),
-        el("details", el("summary", "The figures as a table"), _moments_table(rows, parts, zone)),
+        el("details", el("summary", "The figures as a table"), _moments_table(rows, told["bucket_ns"], parts, zone)),
     )
     return Section("moments", "When the devices waited", body, {"plot-moments": specs.moments(told, parts, zone)})
 
@@ -189,14 +189,14 @@ def _idle(row: Row) -> float:
     return 1.0 - sum(row[f"{part}_share"] or 0.0 for part in BUSY_PARTS) if row["est_span_ns"] else 0.0
 
 
-def _moments_table(rows: Sequence[Row], parts: Sequence[str], zone: Zone) -> Html:
+def _moments_table(rows: Sequence[Row], length_ns: int, parts: Sequence[str], zone: Zone) -> Html:
     columns = (
         Column("from"), Column("windows", right=True), Column("idle", right=True),
         *(Column(specs.said(part), right=True) for part in parts),
     )  # fmt: skip
     lines = [
         [
-            Cell(f"{zone.local(row['start_unix_ns']):%Y-%m-%d %H:%M}", row["start_unix_ns"]),
+            Cell(zone.moment(row["start_unix_ns"], length_ns), row["start_unix_ns"]),
             count(row["windows"]),
             percent(_idle(row)),
             *(percent(row[f"{part}_share"]) for part in parts),

@@ -39,7 +39,7 @@ def table(
     lines = [
         el("tr", *_cells(row, columns, head), class_="group" if at in groups else None) for at, row in enumerate(rows)
     ]
-    inside = joined(el("caption", caption), el("thead", el("tr", *headers)), el("tbody", *lines))
+    inside = joined(el("caption", el("span", caption)), el("thead", el("tr", *headers)), el("tbody", *lines))
     shown = el("table", inside, class_="sortable" if sortable else None)
     return el("div", shown, class_="scroll", tabindex=0, role="region", aria_label=caption)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 MS = 1_000_000  # ns
+MINUTE_NS = 60_000_000_000
 MINUTES_SAY_NS = 600_000_000_000  # a time so long is told in minutes, a shorter one in seconds
 
 
@@ -29,6 +30,10 @@ class Zone:
     def local(self, unix_ns: int) -> datetime:
         """The local time."""
         return datetime.fromtimestamp(unix_ns / 1e9, tz=UTC) + self.offset
+
+    def moment(self, unix_ns: int, length_ns: int) -> str:
+        """The beginning of a stretch of time: with seconds where it is shorter than a minute."""
+        return f"{self.local(unix_ns):%Y-%m-%d %H:%M{':%S' if length_ns < MINUTE_NS else ''}}"
 
     def range(self, first_ns: int | None, last_ns: int | None) -> str:
         """As in "2026-01-31 00:00 to 2026-02-01 00:00 (UTC)"; "" where it is unknown."""
