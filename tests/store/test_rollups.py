@@ -22,7 +22,7 @@ from roofwatch.store.queries import Queries
 from roofwatch.store.queries.plan import raw_only
 from roofwatch.store.unpack import Unpacker
 
-SEEDS = int(os.environ.get("ROOFWATCH_ROLLUP_SEEDS", "3"))
+SEEDS = int(os.environ.get("ROOFWATCH_ROLLUP_SEEDS", "1"))
 ASKED = ("top", "roofline", "timeline", "timeline_process", "timeline_node", "diagnose", "nodes", "processes")
 END_NS = BEGIN_NS + (DAYS + 1) * DAY_NS
 
@@ -71,13 +71,13 @@ def test_sums_answer_as_windows_do(db: Database, writer: Writer, seed: int) -> N
     of = processes(draw)
     windows = [window(draw, f"{seed}-{i}", draw.choice(of)) for i in range(160)]
     store(writer, windows[:100], 1)
-    used = alike(db, draw, 12)  # those hours that a process left behind are summed up
+    used = alike(db, draw, 8)  # those hours that a process left behind are summed up
     sweep(db, BEGIN_NS + DAYS * DAY_NS // 2)
-    used += alike(db, draw, 12)
+    used += alike(db, draw, 8)
     store(writer, windows[100:], 101)  # late ones, all over the days
-    used += alike(db, draw, 12)
+    used += alike(db, draw, 8)
     sweep(db)
-    used += alike(db, draw, 24)
+    used += alike(db, draw, 16)
     assert all(used[name] for name in ("raw", "hourly", "daily"))
 
 

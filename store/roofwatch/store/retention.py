@@ -77,7 +77,7 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     for bucket, process in _old(connection, DAY_S, now_ns - keep.daily_s * SECOND_NS, most, finer=False):
         _drop_pieces(connection, DAY_S, bucket, process)
         found.days += 1
-    found.segments = _drop_segments(connection, now_ns - keep.hourly_s * SECOND_NS, most)
+    found.segments = _drop_segments(connection, keep.hourly_s * SECOND_NS, most)
     return found
 
 
@@ -128,10 +128,11 @@ def _mark(connection: Connection, grain: int, bucket: int, process: int) -> None
     connection.execute(update(rollups).where(*mine).values(finer=False))
 
 
-def _drop_segments(connection: Connection, before_ns: int, most: int) -> int:
-    """Numbers of segments that no agent sends again."""
+def _drop_segments(connection: Connection, age_ns: int, most: int) -> int:
+    """Numbers of segments so much older than the newest that no agent sends them again."""
     s, d = segments.c, agent_drops.c
-    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < before_ns).limit(most * 100)
+    newest = select(func.max(s.received_unix_ns)).scalar_subquery()
+    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < newest - age_ns).limit(most * 100)
     old = connection.execute(query).all()
     for agent, sequence in old:
         connection.execute(delete(agent_drops).where(d.agent_id == agent, d.sequence == sequence))

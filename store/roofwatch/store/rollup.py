@@ -115,7 +115,9 @@ def _stale(
     )  # fmt: skip
     for grain, more in ((HOUR_S, ()), (DAY_S, (~waits.exists(),))):
         ended = r.bucket_unix_ns <= until_ns - grain * SECOND_NS
-        query = select(r.grain, r.bucket_unix_ns, r.process_id).where(r.stale, r.grain == grain, ended, *of, *more)
+        query = select(r.grain, r.bucket_unix_ns, r.process_id).where(
+            r.stale, r.grain == grain, r.finer, ended, *of, *more
+        )
         rows = connection.execute(query.order_by(r.bucket_unix_ns).limit(most - len(found)))
         found += [(g, b, p) for g, b, p in rows]
         if len(found) >= most:

@@ -29,7 +29,7 @@ rollups = Table(
     *_piece(),
     Column("stale", Boolean, nullable=False),  # the sums lack a window: ask what they are made of
     Column("finer", Boolean, nullable=False),  # what they are made of is still there
-    Index("rollups_stale", "stale", "grain", "bucket_unix_ns"),
+    Index("rollups_due", "stale", "grain", "finer", "bucket_unix_ns"),
     sqlite_with_rowid=False,
 )
 

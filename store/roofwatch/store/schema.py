@@ -151,6 +151,7 @@ segments = Table(
     whole("crc32"),
     whole("windows"),
     whole("received_unix_ns"),
+    Index("segments_received", "received_unix_ns"),
     sqlite_with_rowid=False,
 )
 

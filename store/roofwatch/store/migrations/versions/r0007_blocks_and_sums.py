@@ -57,9 +57,10 @@ def upgrade() -> None:
         op.add_column("windows", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))
     op.create_table("device_sets", *_key("id", "device_id"), sqlite_with_rowid=False)
     op.create_table("kernel_blocks", *_key("window_id"), *_numbers("rows"), _blob("facts"), _blob("histograms"))
-    flags: "list[sa.Column[bool]]" = [sa.Column(name, sa.Boolean(), nullable=False) for name in ("stale", "finer")]
+    flags: list[sa.Column[bool]] = [sa.Column(name, sa.Boolean(), nullable=False) for name in ("stale", "finer")]
     op.create_table("rollups", *_key(*PIECE), *flags, sqlite_with_rowid=False)
-    op.create_index("rollups_stale", "rollups", ["stale", "grain", "bucket_unix_ns"])
+    op.create_index("rollups_due", "rollups", ["stale", "grain", "finer", "bucket_unix_ns"])
+    op.create_index("segments_received", "segments", ["received_unix_ns"])
     op.create_table("kernel_sums", *_key(*PIECE, "device_id"), *_numbers("rows"), _blob("sums"), _blob("histograms"))
     op.create_table(
         "window_sums", *_key(*PIECE, "devices_id"), *_numbers(*ADDED), *_numbers(*IF_KNOWN, null=True),

@@ -1,0 +1,160 @@
+"""What is removed when, and that answers about old times stay what they were."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, window
+from sqlalchemy import func, select
+from store_builders import GEMM, process_of, segment_of, stat, window_of
+
+from roofwatch.model.errors import UsageError
+from roofwatch.model.record import Trigger, Window
+from roofwatch.store import database, retention, schema
+from roofwatch.store.config import Keep
+from roofwatch.store.database import Database
+from roofwatch.store.filter import Filter
+from roofwatch.store.ingest import Writer
+from roofwatch.store.queries import Queries
+from roofwatch.store.retention import Upkeep, prune_all
+from roofwatch.store.unpack import Unpacker
+
+SECONDS = 10**9
+SHORT = Keep(raw_s=3600, hourly_s=86_400, daily_s=2 * 86_400)
+
+
+def store(db: Database, windows: list[Window], sequence: int) -> None:
+    """One segment."""
+    writer = Writer(db)
+    writer.submit(Unpacker().unpack(segment_of(windows, sequence)))
+    writer.close()
+
+
+def count(db: Database, table: Any) -> int:
+    """Rows of a table."""
+    with db.read() as connection:
+        return int(connection.execute(select(func.count()).select_from(table)).scalar_one())
+
+
+def at(name: str, ns: int, **more: Any) -> Window:
+    """A window of one kernel of 10 ns."""
+    return window_of(name, [stat(GEMM, [10])], start_unix_ns=BEGIN_NS + ns, **more)
+
+
+def total(db: Database, f: Filter) -> tuple[int, list[Any]]:
+    """Device time of all kernels, and what was left out."""
+    found = Queries(db).run("top", f)
+    return sum(row["total_ns"] for row in found["rows"]), found["coverage"]["left_out"]
+
+
+def test_what_is_old_becomes_coarser(db: Database) -> None:
+    """Windows' kernels go first, then windows and hours, then days; each time what is left answers what it can."""
+    store(db, [at(f"w{i}", i * HOUR_NS // 2) for i in range(48)], 1)
+    whole = Filter(BEGIN_NS, BEGIN_NS + DAY_NS)
+    cut = Filter(BEGIN_NS + HOUR_NS // 4, BEGIN_NS + 2 * HOUR_NS)
+    assert total(db, cut) == (30, [])
+
+    now = BEGIN_NS + DAY_NS + HOUR_NS
+    found = prune_all(db, now, SHORT)
+    assert (found.hours_of_kernels, found.days_of_hours, found.days) == (24, 0, 0)
+    assert (count(db, schema.kernel_blocks), count(db, schema.windows)) == (0, 48)
+    assert total(db, whole) == (480, [])
+    gone = {"since_unix_ns": cut.since_unix_ns, "until_unix_ns": BEGIN_NS + HOUR_NS}
+    assert total(db, cut) == (20, [gone])
+
+    found = prune_all(db, now + DAY_NS, SHORT)
+    assert (found.hours_of_kernels, found.days_of_hours, found.days) == (0, 1, 0)
+    assert [count(db, t) for t in (schema.windows, schema.window_devices, schema.idle_causes)] == [0, 0, 0]
+    assert count(db, schema.rollups) == 1
+    assert total(db, whole) == (480, [])
+    gone = {"since_unix_ns": cut.since_unix_ns, "until_unix_ns": cut.until_unix_ns}
+    assert total(db, cut) == (0, [gone])
+
+    assert prune_all(db, now + 2 * DAY_NS, SHORT).days == 1
+    assert [count(db, t) for t in (schema.rollups, schema.kernel_sums, schema.window_sums)] == [0, 0, 0]
+    assert total(db, whole) == (0, [])
+
+
+@pytest.mark.parametrize("old", [HOUR_NS * 2, DAY_NS + HOUR_NS])
+def test_a_window_that_comes_after_its_time_was_cleared_counts_once(db: Database, old: int) -> None:
+    """It is added to what is kept of its time, and sending it again changes nothing."""
+    store(db, [at("a", 1), at("b", 2)], 1)
+    prune_all(db, BEGIN_NS + DAY_NS + old, SHORT)
+    store(db, [at("late", 3)], 2)
+    store(db, [at("late", 3)], 3)
+    assert total(db, Filter()) == (30, [])
+    coverage = Queries(db).run("top", Filter())["coverage"]
+    assert (coverage["windows"], coverage["device_time_ns"]) == (3, 30)
+    assert count(db, schema.kernel_blocks) == 0
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_answers_are_those_of_a_store_that_kept_everything(tmp_path: Path, level: int) -> None:
+    """Random windows, some after their time was cleared: whole days (and hours) answer alike to the last digit."""
+    draw = random.Random(level)
+    of = processes(draw)
+    windows = [window(draw, f"{level}-{i}", draw.choice(of)) for i in range(90)]
+    kept, pruned = (database.open(str(tmp_path / f"{name}.db")) for name in ("kept", "pruned"))
+    for db in (kept, pruned):
+        store(db, windows[:60], 1)
+    keep = Keep(3600, (99 if level == 1 else 1) * 86_400, 99 * 86_400)
+    now = BEGIN_NS + DAYS * DAY_NS + 2 * HOUR_NS
+    assert not prune_all(pruned, now, keep).nothing
+    for db in (kept, pruned):
+        store(db, windows[60:], 2)
+    prune_all(pruned, now, keep)
+    step = HOUR_NS if level == 1 else DAY_NS
+    for query in ("top", "roofline", "timeline", "timeline_process", "nodes", "processes"):
+        for f in (Filter(), Filter(vendor="nvidia"), Filter(BEGIN_NS + DAY_NS + (step if level == 1 else 0), None)):
+            answers = [Queries(db).run(query, f) for db in (kept, pruned)]
+            for answer in answers:
+                answer["coverage"].pop("source")
+                answer["coverage"].pop("sources")
+                for row in answer["rows"] if query == "nodes" else ():
+                    row.pop("agent_drops")
+            assert answers[0] == answers[1], (query, f)
+    for db in (kept, pruned):
+        db.close()
+
+
+def test_imported_windows_stay(db: Database) -> None:
+    """A file's date says nothing of how long somebody wants it."""
+    imported = dataclasses.replace(at("file", 5), trigger=Trigger.IMPORTED)
+    store(db, [imported, at("live", 5, process=process_of("b", 2))], 1)
+    prune_all(db, BEGIN_NS + 9 * DAY_NS, SHORT)
+    assert count(db, schema.kernel_blocks) == count(db, schema.windows) == 1
+    assert total(db, Filter()) == (10, [])
+
+
+def test_a_clock_that_jumps_ahead_removes_nothing(db: Database) -> None:
+    """The store's own upkeep counts age from the newest window, should the clock be far ahead of it."""
+    store(db, [at(f"w{i}", i * HOUR_NS) for i in range(4)], 1)
+    seconds = [0.0]
+    upkeep = Upkeep(db, Keep(), now_ns=lambda: BEGIN_NS + 10_000 * DAY_NS, clock=lambda: seconds[0])
+    upkeep.run()
+    assert Queries(db).run("top", Filter())["coverage"]["source"] == "hourly"  # it was not its time yet
+    for _ in range(9):
+        seconds[0] += 60
+        upkeep.run()
+    assert Queries(db).run("top", Filter())["coverage"]["source"] == "daily"
+    assert (count(db, schema.kernel_blocks), count(db, schema.segments)) == (4, 1)
+
+
+def test_upkeep_is_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run removes no more than so many pieces; the next comes soon while there is more."""
+    monkeypatch.setattr(retention, "AT_ONCE", 3)
+    store(db, [at(f"w{i}", i * HOUR_NS) for i in range(20)], 1)
+    with db.write() as connection:
+        removed = retention.prune(connection, BEGIN_NS + 9 * DAY_NS, SHORT, 3)
+    assert removed.hours_of_kernels == 3
+
+
+@pytest.mark.parametrize("seconds", [(60, 86_400, 86_400), (7200, 3600, 86_400), (3600, 7200, 3600)])
+def test_the_finer_goes_first(seconds: tuple[int, int, int]) -> None:
+    """A retention that would drop the coarser before the finer is refused."""
+    with pytest.raises(UsageError, match="at least an hour"):
+        Keep(*seconds)
