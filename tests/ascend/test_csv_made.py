@@ -14,7 +14,7 @@ from ascend_tables import DEFAULTS, LEVEL0, LEVEL1, START, line, only, read_byte
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofwatch.collectors.ascend import csv_table, csv_texts
+from roofwatch.collectors.ascend import common, csv_table, csv_texts
 from roofwatch.collectors.ascend.csv_head import head_of
 from roofwatch.collectors.base import Limits
 from roofwatch.collectors.registry import read
@@ -371,3 +371,40 @@ def test_anything_gives_a_profile_or_a_sentence(noise: bytes, at: int, cut: int)
 def test_heads(text: str) -> None:
     """Heads that name a kernel table."""
     assert not isinstance(head_of(text.encode().removeprefix(b"\xef\xbb\xbf")), str)
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (lambda text: text.replace(b",", b";"), "commas do not separate its columns"),
+        (lambda text: text.replace(b",", b"\t"), "commas do not separate its columns"),
+        (lambda text: text.replace(b"\n", b"\r"), "carriage return alone"),
+    ],
+    ids=["semicolons", "tabs", "returns"],
+)
+def test_tables_of_other_programs(written: Callable[[bytes], bytes], says: str) -> None:
+    """What a spreadsheet may have made of it: one sentence that says what to do."""
+    with pytest.raises(RoofwatchError, match=says):
+        read_bytes(written(table({}, columns=LEVEL0)))
+
+
+def test_rows_that_are_years_away_are_left_out() -> None:
+    """Another clock: counted, and the others keep their metrics."""
+    rows = [
+        {"aic_mac_ratio": "0.5"},
+        {"Start Time(us)": "1", "aic_mac_ratio": "0.9"},
+        {**SECOND, "aic_mac_ratio": "0.5"},
+    ]
+    profile = read_bytes(table(*rows))
+    assert profile.dropped == {"bad_time": 1}
+    assert sum(g.pipes.mac_ns or 0 for g in profile.groups if g.pipes) == pytest.approx(
+        0.5 * sum(g.total_ns for g in profile.groups)
+    )
+
+
+def test_many_kinds_of_kernels_cost_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More groups than any capture has are put together and counted."""
+    monkeypatch.setattr(common, "MAX_GROUPS", 10)
+    profile = read_bytes(table(*({"Type": f"Kind{i}x", "Name": f"n{i}"} for i in range(40)), columns=LEVEL0))
+    assert len(profile.groups) == 11
+    assert profile.dropped == {"over_group_limit": 30}

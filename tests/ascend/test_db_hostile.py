@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import tempfile
 import time
@@ -166,3 +167,15 @@ def test_a_text_of_any_length(tmp_path: Path, size: int) -> None:
     assert len(group.kernel) <= 4096
     assert group.shapes is None
     assert (profile.problem is not None) == (size > 1 << 24)
+
+
+def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite quotes the damaged schema in its message, which Python then cannot decode: one sentence all the same."""
+    path = tmp_path / "x.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table TASK (startNs, endNs, globalTaskId)")
+        connection.commit()
+    path.write_bytes(path.read_bytes().replace(b"create table TASK", b"create tabl\xd6 TASK").replace(
+        b"CREATE TABLE TASK", b"CREATE TABL\xd6 TASK"))  # fmt: skip
+    with pytest.raises(RoofwatchError, match=r"x\.db is a damaged SQLite database"):
+        read(path)

@@ -342,3 +342,23 @@ def test_a_world_size_that_is_none(made: Callable[[], Any], text: str | None) ->
     db.kernels([{"start": 0, "end": 100}])
     db.table("META_DATA", ["name", "value"], [["distributed_args", text]])
     assert db.read().world_size is None
+
+
+def test_what_is_years_away_is_left_out(made: Callable[[], Any]) -> None:
+    """A kernel and a call with another clock: counted, and the others keep their links and metrics."""
+    db = made()
+    away = 400 * 86_400 * 10**9
+    db.kernels([
+        {"start": 0, "end": 100, "opType": "A", "connectionId": 7},
+        {"start": away, "end": away + 5, "opType": "B", "connectionId": 8},
+        {"start": 200, "end": 300, "opType": "C", "connectionId": 9},
+    ])  # fmt: skip
+    rows = [[BASE - 20 + at, BASE - 10 + at, 10_000, 1 << 32, at, db.text("launch")] for at in (7, 9)]
+    db.table("CANN_API", ["startNs", "endNs", "type", "globalTid", "connectionId", "name"], rows)
+    db.fill("CANN_API", [[5, 6, 10_000, 1 << 32, 8, db.text("launch")]])
+    db.table("TASK_PMU_INFO", ["globalTaskId", "name", "value"],
+             [[at, db.text("aiv_vec_ratio"), 0.1 * (at + 1)] for at in range(3)])  # fmt: skip
+    profile = db.read()
+    assert profile.dropped["bad_time"] == 2
+    assert {g.kernel: g.pipes and round(g.pipes.vec_ns or 0) for g in profile.groups} == {"A": 10, "C": 30}
+    assert profile.duration_ns < 1000

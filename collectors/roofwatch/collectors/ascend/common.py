@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Mask = NDArray[np.bool_]
 
 KERNEL, MEMCPY, MEMSET = range(3)  # categories, as in ``kineto.groups``
-NOTHING = -1
-NO_PHASE = len(PHASES) - 1
+NOTHING, NO_PHASE = -1, len(PHASES) - 1
+MAX_GROUPS = 50_000  # each costs 3 kB and 0.2 ms; captures of a million kernels have some thousands
 MAX_RATIO = 1.5  # of a pipe; rounding takes real ones a little above 1, more is damage
 MAX_AMOUNT = float(1 << 56)  # of one call, in bytes or nanoseconds of cores
 MAX_MESSAGE = 1 << 50  # bytes; more than all memory of a machine is damage
@@ -245,7 +245,7 @@ def groups_of(rows: Rows, origins: Origins, max_groups: int) -> Found:
     )
     inputs = [b"\0".join(((w.shapes or "").encode(), (w.dtypes or "").encode(), b"", b"")) for w in plain]
     texts = Texts([*names, *(what.kernel for what in plain)], origins.modules, inputs, list(messages))
-    found = grouped(records, texts, max_groups)
+    found = grouped(records, texts, min(max_groups, MAX_GROUPS))
     _describe(found, rows)
     return Found(found.groups, found.which, found.folded)
 

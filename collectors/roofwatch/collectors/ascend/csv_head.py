@@ -79,9 +79,13 @@ def head_of(line: bytes) -> Head | str:
 
     A name that stands twice counts where it stands first: versions that wrote two wrote the same in both.
     """
+    if b"\r" in line.rstrip(b"\r\n"):
+        return "its lines end in a carriage return alone: save it with Unix line ends"
     if len(line) > LONGEST_HEAD:
         return f"its first line has more than {LONGEST_HEAD >> 10} KiB"
     names = row_of(line)
+    if len(names) == 1 and "Duration(us)" in names[0]:
+        return "commas do not separate its columns: save it so that they do"
     if len(names) > MAX_COLUMNS:
         return f"it has {len(names)} columns"
     at: dict[str, int] = {}

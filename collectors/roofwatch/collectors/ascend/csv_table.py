@@ -16,6 +16,7 @@ from roofwatch.collectors.ascend.common import NOTHING, Message, What
 from roofwatch.collectors.ascend.csv_cells import Cells, cells_of
 from roofwatch.collectors.ascend.csv_head import LONGEST_HEAD, Head, head_of, is_head
 from roofwatch.collectors.ascend.csv_texts import Texts, Whats
+from roofwatch.collectors.ascend.near import kept, middle_of
 from roofwatch.collectors.ascend.values import ABSENT_IDS
 from roofwatch.collectors.kineto.buffer import Buffer
 from roofwatch.collectors.kineto.columns import MAX_DURATION_NS
@@ -89,6 +90,9 @@ class Reader:
         self.dropped["unknown_metric"] += head.strange
         lines = 1
         for text in self._blocks(buffer):
+            if not text.strip():  # a file may end in, or be nothing but, blank lines without number
+                lines += text.count(b"\n")
+                continue
             cells = cells_of(text, head.count)
             room = max(0, self._limits.max_events - self.events)
             self.dropped["over_event_limit"] += max(0, len(cells) - room)
@@ -105,6 +109,11 @@ class Reader:
         self.dropped["over_text_limit"] += self._whats.overflown
         pipes = {name: column.joined() for name, column in self._pipes.items()}
         columns = {name: column.joined() for name, column in self._columns.items()}
+        start, lasted = columns["start"], columns["duration"]
+        mask = kept(start, start + lasted, middle_of([start]), self.dropped)
+        if not mask.all():
+            columns = {name: column[mask] for name, column in columns.items()}
+            pipes = {name: column[mask] for name, column in pipes.items()}
         what, blocks = self._whats.of(columns.pop("sort"))
         return Table(
             **columns, what=what, blocks=blocks, pipes=pipes, whats=self._whats.found, samples=self._samples,
@@ -128,7 +137,7 @@ class Reader:
 
     def _skip_line(self, buffer: Buffer) -> None:
         self.dropped["damaged_row"] += 1
-        self._first_damaged = self._first_damaged or f"longer than {MAX_LINE_BYTES >> 20} MiB"
+        self._first_damaged = self._first_damaged or f"since it is longer than {MAX_LINE_BYTES >> 20} MiB"
         while b"\n" not in buffer.text and buffer.fill(1):
             buffer.skip(len(buffer.text))
             buffer.fill(BLOCK_BYTES)

@@ -14,9 +14,9 @@ from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import NOTHING, Message, Rows, What, collectives_of, constant, groups_of
 from roofwatch.collectors.ascend.db_file import Database
 from roofwatch.collectors.ascend.db_parts import good_times
+from roofwatch.collectors.ascend.near import Whole, kept, middle_of
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.base import Limits, RawDevice, RawProfile
-from roofwatch.collectors.kineto.columns import Columns
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def analysis_of(database: Database, limits: Limits, collector: str) -> RawProfil
     dropped: Counter[str] = Counter()
     start, duration, whats, what = _collectives(database, limits.max_events)
     good = good_times(start, start + duration, dropped)
+    good[good] = kept(start[good], (start + duration)[good], middle_of([start[good]]), dropped)
     if not good.any():
         raise RoofwatchError(
             f"{database.name} is the analysis of a capture without collectives, and has no kernels: give its "
@@ -76,7 +77,7 @@ def analysis_of(database: Database, limits: Limits, collector: str) -> RawProfil
 
 def _linked(rows: Rows) -> Linked:
     """The records, tied to nothing."""
-    columns = Columns(_NAME)
+    columns = Whole(_NAME)
     names = np.array([columns.names[one.kernel] for one in rows.whats], dtype=np.int64)
     nothing = constant(len(rows), NOTHING)
     columns.device.add(start=rows.start, end=rows.end, name=names[rows.what], sort=nothing + 1, correlation=nothing)

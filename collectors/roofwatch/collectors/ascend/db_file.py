@@ -38,6 +38,8 @@ _PROGRESS_STEPS = 500_000  # of SQLite's machine between two looks at the clock
 _BUSY_S = 2.0
 _JOURNAL_MODES = slice(18, 20)  # of the header: 2 is a write-ahead log, 1 is none
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ})
+# The module decodes SQLite's own messages strictly, and one about a damaged schema quotes it.
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 _FUNCTIONS = frozenset({"ifnull", "substr", "count", "max", "min", "typeof"})
 
 
@@ -61,7 +63,7 @@ class Database:
         try:
             self._shield()
             self._columns = self._tables()
-        except sqlite3.Error as error:
+        except _FAILURES as error:
             connection.close()
             raise RoofwatchError(self._sentence(error)) from error
         connection.set_authorizer(_authorize)
@@ -106,7 +108,7 @@ class Database:
         """At most ``limit`` rows as they are; what the file has may be of any type."""
         try:
             return self._connection.execute(sql, arguments).fetchmany(limit)
-        except (sqlite3.Error, OverflowError) as error:
+        except (*_FAILURES, OverflowError) as error:
             self._note(error)
             return []
 
@@ -135,7 +137,7 @@ class Database:
             self.problem = self._sentence(error)
 
     def _sentence(self, error: Exception) -> str:
-        text = str(error)
+        text = "malformed schema" if isinstance(error, UnicodeDecodeError) else str(error)
         if "locked" in text or "busy" in text:
             return f"{self.name} is locked by a program that writes it: close that program, or give a copy."
         if "interrupted" in text:
@@ -199,7 +201,7 @@ def opened(file: BinaryIO, name: str, path: str | None = None) -> Database:
     """
     try:
         connection = _in_memory(file, name) if path is None else _by_path(path)
-    except sqlite3.Error as error:
+    except _FAILURES as error:
         raise RoofwatchError(f"{name} cannot be opened as a database: {error}.") from error
     return Database(connection, name)
 

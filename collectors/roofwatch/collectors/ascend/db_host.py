@@ -19,6 +19,7 @@ from roofwatch.collectors.ascend.db_file import Database
 from roofwatch.collectors.ascend.db_parts import good_times
 from roofwatch.collectors.ascend.db_rows import Records
 from roofwatch.collectors.ascend.db_texts import NO_NAME, Texts
+from roofwatch.collectors.ascend.near import Whole
 from roofwatch.collectors.kineto import calls
 from roofwatch.collectors.kineto.columns import Columns
 
@@ -54,18 +55,18 @@ class HostSide:
 
 def host_of(database: Database, texts: Texts, records: Records, limit: int, dropped: Counter[str]) -> HostSide:
     """Reads what the host did; ``limit`` is the most rows of a table."""
-    columns = Columns(4096)
+    columns = Whole(4096)
     _add_records(columns, records)
     types = _types(database)
     found = database.columns_of("CANN_API", _CALLS, limit=limit)
-    found = found[:, good_times(found[0], found[1], dropped)]
+    found = found[:, good_times(found[0], found[1], dropped, records.middle)]
     returned, unfinished = _launched(found, records.connection, types["node"])
     start, end, thread, name, connection, _ = found
     _add(columns, "host", texts, start=start, end=end, thread=thread, name=name, correlation=connection)
-    backward, in_steps = _add_ops(columns, database, texts, limit, dropped, types["op"], records.connection)
-    _add_modules(columns, database, texts, limit, dropped)
+    backward, in_steps = _add_ops(columns, database, texts, limit, dropped, types["op"], records)
+    _add_modules(columns, database, texts, limit, dropped, records.middle)
     if not in_steps:
-        _add_steps(columns, database)
+        _add_steps(columns, database, records.middle)
     columns.close()
     return HostSide(columns, backward, returned, _python_events(database, types["trace"]), unfinished)
 
@@ -103,7 +104,7 @@ def _launched(found: Ints, connection: Narrow, node: int) -> tuple[Ints, int]:
 
 
 def _add_ops(
-    columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str], kind: int, wanted: Narrow
+    columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str], kind: int, records: Records
 ) -> tuple[Mask, bool]:
     """Torch's ops; those of its NPU backend that stand for a launch alone ("aclnnMuls") are calls, and ranges notes.
 
@@ -113,14 +114,14 @@ def _add_ops(
     """
     where = f"where type={kind:d}" if database.has("PYTORCH_API", "type") else ""
     found = database.columns_of("PYTORCH_API", _OPS, limit=limit, where=where)
-    found = found[:, good_times(found[0], found[1], dropped)]
+    found = found[:, good_times(found[0], found[1], dropped, records.middle)]
     ids, which = np.unique(found[3], return_inverse=True)
     texts.read(ids.tolist())
     names = [texts.name(one) for one in ids.tolist()]
     queued = _mask(names, lambda name: name.startswith(_QUEUE))[which]
     found, which = found[:, ~queued], which[~queued]
     start, end, thread, name, number, forward, shapes, dtypes = found
-    row, connection = _connections(database, number, wanted, limit)
+    row, connection = _connections(database, number, records.connection, limit)
     launching = np.zeros(len(start), dtype=np.bool_)
     launching[row] = True
     library = _mask(names, lambda name: name.startswith(_LIBRARY))[which]
@@ -158,7 +159,9 @@ def _connections(database: Database, number: Ints, wanted: Narrow, limit: int) -
     return np.repeat(asking, count), connection[order][at]
 
 
-def _add_modules(columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str]) -> None:
+def _add_modules(
+    columns: Columns, database: Database, texts: Texts, limit: int, dropped: Counter[str], middle: int | None
+) -> None:
     """Ranges of modules, which are among the Python functions."""
     if not database.has("PYTORCH_API", "name"):
         return
@@ -167,14 +170,14 @@ def _add_modules(columns: Columns, database: Database, texts: Texts, limit: int,
         return
     where = f"where name in ({','.join(str(one) for one in ids)})"
     found = database.columns_of("PYTORCH_API", _OPS[:4], limit=limit, where=where)
-    start, end, thread, name = found[:, good_times(found[0], found[1], dropped)]
+    start, end, thread, name = found[:, good_times(found[0], found[1], dropped, middle)]
     _add(columns, "modules", texts, start=start, end=end, thread=thread, name=name)
 
 
-def _add_steps(columns: Columns, database: Database) -> None:
+def _add_steps(columns: Columns, database: Database, middle: int | None) -> None:
     """The profiler's steps, from a table of their own."""
     found = database.columns_of("STEP_TIME", ("startNs", "endNs", "id"), limit=MAX_STEPS)
-    start, end, number = found[:, good_times(found[0], found[1], Counter())]
+    start, end, number = found[:, good_times(found[0], found[1], Counter(), middle)]
     if not len(start):
         return
     thread = np.full(len(start), columns.threads[0, NOTHING])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from roofwatch.collectors.ascend import values
 from roofwatch.collectors.ascend.common import NOTHING, What
 from roofwatch.collectors.ascend.db_file import Database
+from roofwatch.collectors.ascend.near import near
 from roofwatch.collectors.kineto.columns import MAX_DURATION_NS
 
 if TYPE_CHECKING:
@@ -50,13 +51,26 @@ def only(database: Database, table: str, column: str) -> int | None:
     return least if isinstance(least, int) and least == most else None
 
 
-def good_times(start: Ints, end: Ints, dropped: Counter[str]) -> NDArray[np.bool_]:
-    """Which rows begin and end at times that can be; the others are counted."""
+def some_of(part: Part, mask: NDArray[np.bool_]) -> Part:
+    """Some records of a part."""
+    task = part.task[mask] if len(part.task) else part.task
+    moved = None if part.bytes is None else part.bytes[mask]
+    return replace(
+        part, start=part.start[mask], end=part.end[mask], device=part.device[mask], blocks=part.blocks[mask],
+        what=part.what[mask], connection=part.connection[mask], task=task, bytes=moved,
+    )  # fmt: skip
+
+
+def good_times(start: Ints, end: Ints, dropped: Counter[str], middle: int | None = None) -> NDArray[np.bool_]:
+    """Which rows begin and end at times that can be, near ``middle`` if that is given; the others are counted."""
     bad_time = (start <= 0) | (start >= _LATEST) | (end >= _LATEST)
     bad_length = ~bad_time & ((end < start) | (end - np.where(bad_time, end, start) > MAX_DURATION_NS))
     dropped["bad_time"] += int(np.count_nonzero(bad_time))
     dropped["bad_duration"] += int(np.count_nonzero(bad_length))
     good: NDArray[np.bool_] = ~(bad_time | bad_length)
+    if middle is not None and not (close := near(start, middle)).all():
+        dropped["bad_time"] += int(np.count_nonzero(good & ~close))
+        good &= close
     return good
 
 

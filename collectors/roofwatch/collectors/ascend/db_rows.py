@@ -15,8 +15,9 @@ import numpy as np
 from roofwatch.collectors.ascend.common import NOTHING, Rows, constant
 from roofwatch.collectors.ascend.db_file import Database
 from roofwatch.collectors.ascend.db_moves import communication, copies
-from roofwatch.collectors.ascend.db_parts import Part, blocks_of, good_times, ids_of, narrow, no_part
+from roofwatch.collectors.ascend.db_parts import Part, blocks_of, good_times, ids_of, narrow, no_part, some_of
 from roofwatch.collectors.ascend.db_texts import Kinds, Texts, packed
+from roofwatch.collectors.ascend.near import kept, middle_of
 from roofwatch.collectors.base import Limits
 from roofwatch.model.errors import RoofwatchError
 
@@ -44,6 +45,7 @@ class Records:
     task: Ints  # compute tasks only, the first ``len(task)`` rows
     connection: Narrow
     devices: list[int]  # device ids by position
+    middle: int | None  # when the middle one begins
 
 
 def records_of(database: Database, texts: Texts, limits: Limits, dropped: Counter[str]) -> Records:
@@ -58,6 +60,10 @@ def records_of(database: Database, texts: Texts, limits: Limits, dropped: Counte
         communication(database, texts, compute.device, limits.max_events, dropped),
         copies(database, limits.max_events, dropped),
     ]
+    middle = middle_of([part.start for part in parts])
+    masks = [kept(part.start, part.end, middle, dropped) for part in parts]
+    parts = [part if mask.all() else some_of(part, mask) for part, mask in zip(parts, masks, strict=True)]
+    compute = parts[0]
     total = sum(len(part.start) for part in parts)
     if not total:
         lost = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in sorted(dropped.items()) if count)
@@ -84,7 +90,7 @@ def records_of(database: Database, texts: Texts, limits: Limits, dropped: Counte
     connection = (
         np.concatenate([part.connection for part in parts]) if is_linked(database) else constant(total, NOTHING)
     )
-    return Records(rows, compute.task, connection, devices)
+    return Records(rows, compute.task, connection, devices, middle)
 
 
 def _positions(device: Narrow) -> tuple[list[int], Ints]:

@@ -15,6 +15,7 @@ SQLITE = b"SQLite format 3\x00"
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n"
+_TIMES = b"Duration(us)"
 # What a list of events of torch_npu or msprof has near its beginning, and one of Kineto's has not.
 _OF_ASCEND = re.compile(
     rb'"async_npu"|Ascend Hardware|"HostToDevice|"CANN"|"connection_id"|torch_npu|"Input Dims":\s*"'
@@ -57,6 +58,7 @@ def sort_of(head: bytes) -> Sort | None:
 
 
 def is_table(head: bytes) -> bool:
-    """Whether a file that is no known table, but text with commas, was meant as one."""
+    """Whether a file that is no known table, but text with commas or with a column of times, was meant as one."""
     line = plain(head).partition(b"\n")[0]
-    return line.count(b",") > 1 and not line.startswith((b"{", b"[")) and b"\x00" not in line
+    meant = line.count(b",") > 1 or _TIMES in line
+    return meant and not line.startswith((b"{", b"[")) and b"\x00" not in line

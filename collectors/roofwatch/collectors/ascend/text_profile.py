@@ -21,6 +21,7 @@ from roofwatch.collectors.ascend.common import (
     groups_of,
 )
 from roofwatch.collectors.ascend.csv_table import CORE_CYCLES, MOVED, MOVED_CYCLES
+from roofwatch.collectors.ascend.near import elsewhen, kept, middle_of
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.ascend.trace_links import fill_devices, link
 from roofwatch.collectors.ascend.values import COMMUNICATION, collective_word, what_of, word
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from roofwatch.collectors.ascend.csv_table import Table
     from roofwatch.collectors.ascend.trace_view import View
+    from roofwatch.collectors.kineto.tables import Table as Columned
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.floating[Any]]
@@ -104,7 +106,10 @@ def profile_of(
     """
     problems = [*(table.problems if table else ()), *(view.problems if view else ())]
     dropped = (table.dropped if table else Counter[str]()) + (view.dropped if view else Counter[str]())
-    records = _records(table, view)
+    records = _records(table, view, dropped)
+    if view is not None and elsewhen([part["start"] for part in _hosts(view)], records.rows.start):
+        problems.append("the host's part is of another time than the device's, and left out")
+        view = None
     if not len(records.rows):
         raise RoofwatchError(f"{name} holds no kernel and no collective{_reasons(problems, dropped)}.")
     side = _side(records, view, bounds)
@@ -147,10 +152,15 @@ def _with_host(profile: RawProfile, linked: Linked) -> RawProfile:
     )
 
 
-def _records(table: Table | None, view: View | None) -> _Records:
+def _records(table: Table | None, view: View | None, dropped: Counter[str]) -> _Records:
     if table is not None:
         return _of_table(table)
-    return _of_view(view) if view is not None else _Records(_rows([], []), [], None, None)
+    return _of_view(view, dropped) if view is not None else _Records(_rows([], []), [], None, None)
+
+
+def _hosts(view: View) -> list[Columned]:
+    """What the host did."""
+    return [part for part in (view.columns.ops, view.columns.host, view.columns.notes) if len(part)]
 
 
 def _of_table(table: Table) -> _Records:
@@ -165,7 +175,7 @@ def _of_table(table: Table) -> _Records:
     return _Records(rows, [index if index >= 0 else None for index in found.tolist()], in_step, len(steps) or None)
 
 
-def _of_view(view: View) -> _Records:
+def _of_view(view: View, dropped: Counter[str]) -> _Records:
     """The kernels and collectives among what a view shows of its device."""
     names = view.columns.names.values_seen
     is_kernel = np.array([name in _KERNELS for name in names] or [False])
@@ -182,10 +192,14 @@ def _of_view(view: View) -> _Records:
         for name in calls["name"].tolist()
     ]
     start, end = (np.append(tasks[key][kernel], calls[key]) for key in ("start", "end"))
-    return _Records(_rows(list(whats), ids, start, end), [None], None, None)
+    mask = kept(start, end, middle_of([start]), dropped)
+    chosen = np.array(ids, dtype=np.int32)[mask] if len(ids) else ids
+    return _Records(_rows(list(whats), chosen, start[mask], end[mask]), [None], None, None)
 
 
-def _rows(whats: Sequence[What], ids: Sequence[int], start: Ints | None = None, end: Ints | None = None) -> Rows:
+def _rows(
+    whats: Sequence[What], ids: Sequence[int] | Rows32, start: Ints | None = None, end: Ints | None = None
+) -> Rows:
     none = np.empty(0, dtype=np.int64)
     return Rows(
         none if start is None else start, none if end is None else end, np.array(ids, dtype=np.int32), whats,
@@ -272,10 +286,9 @@ def _devices(
 def _hull(rows: Rows, view: View | None) -> tuple[int, int]:
     """Begin and end of all that was recorded."""
     starts, ends = [int(rows.start.min())], [int(rows.end.max())]
-    for table in () if view is None else (view.columns.ops, view.columns.host, view.columns.notes):
-        if len(table):
-            starts.append(int(table["start"].min()))
-            ends.append(int(table["end"].max()))
+    for part in () if view is None else _hosts(view):
+        starts.append(int(part["start"].min()))
+        ends.append(int(part["end"].max()))
     return min(starts), max(ends)
 
 
