@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roofwatch.collectors.base import Limits
-from roofwatch.collectors.registry import read
+from roofwatch.collectors.registry import read, read_path
 from roofwatch.model.errors import RoofwatchError
 
 WHOLE = (12, 12549021)  # records and device time of the AMD trace most damaged files were made from
@@ -209,7 +209,7 @@ KERNEL = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":2,"ar
     ("text", "dropped"),
     [
         (f'{{"traceEvents":[{KERNEL},{{"ph":"Q","x":1}}]}}', {}),  # a phase of the future
-        (f'{{"traceEvents":[{KERNEL},null,7,"x",[],{{}}]}}', {"not_an_event": 5}),
+        (f'{{"traceEvents":[{KERNEL},null,7,"x",[],{{}}]}}', {"not_an_event": 4}),  # {} is how some end a list
         (f'{{"traceEvents":[{{"name":"no phase"}},{KERNEL}]}}', {"not_an_event": 1}),
         (f'{{"traceEvents":[{KERNEL},{KERNEL.replace("5", "null")}]}}', {"bad_time": 1}),
         (f'{{"traceEvents":[{KERNEL},{KERNEL.replace("2", "-2")}]}}', {"bad_duration": 1}),
@@ -423,3 +423,18 @@ def test_hostile_input_stays_small_and_ends(name: str) -> None:
     sentence, peak = done.stdout.splitlines()
     assert sentence.startswith("the trace ")
     assert int(peak) < 500
+
+
+def test_a_trace_of_jax_is_refused_by_name(read_bytes):
+    """XLA's events have no category, and their list ends with an empty object: that is no damage."""
+    event = {"ph": "X", "pid": 1, "tid": 13, "ts": 1, "dur": 2, "name": "loop_add_fusion", "args": {"hlo_op": "add.1"}}
+    text = json.dumps({"displayTimeUnit": "ns", "traceEvents": [event, {}]}).encode()
+    with pytest.raises(RoofwatchError, match=r"2 events of JAX or XLA, which .*torch.profiler\.$"):
+        read_bytes(text)
+
+
+def test_a_folder_of_traces(tmp_path):
+    """What torch.profiler's handler writes into a folder are files to choose one of."""
+    (tmp_path / "host_1.1.pt.trace.json.gz").write_bytes(b"")
+    with pytest.raises(RoofwatchError, match=r"give one of them, such as host_1\.1\.pt\.trace\.json\.gz\.$"):
+        read_path(tmp_path)

@@ -83,6 +83,30 @@ def test_embedding_of_a_small_table(count):
     assert count("aten::embedding", shapes, types) == (0, 544)
 
 
+def test_embedding_bag(count):
+    """12 int64 indices and 4 offsets into (100,8) fp32: 96 + 32 B, 12 rows read and 4 written: 512 B. 12·8 additions.
+
+    With the last offset among them there are 3 bags: 32 B less. Weights of 12 fp32: 48 B and a product each.
+    """
+    shapes = [[100, 8], [12], [4], *[[]] * 6]
+    types = [F32, LONG, LONG, SCALAR, SCALAR, SCALAR, "", SCALAR, SCALAR]
+    concrete = ["", "", "", "False", "0", "False", "", "False", "-1"]
+    assert count("aten::_embedding_bag", shapes, types, concrete) == (96, 640)
+    concrete[7] = "True"
+    assert count("aten::_embedding_bag", shapes, types, concrete) == (96, 608)
+    shapes[6], types[6] = [12], F32
+    assert count("aten::_embedding_bag_forward_only", shapes, types, concrete) == (192, 656)
+    assert count("aten::_embedding_bag", shapes, types) is None
+
+
+def test_reading_from_an_expanded_tensor(count):
+    """All elements are one, which is read. index_select 5 of 10: 40 + 4 + 5·4·4 = 124 B; gather of 6: 48 + 4 + 24 B."""
+    shapes, types, strides = [[4, 10], [], [5]], [F32, SCALAR, LONG], [[0, 0], [], [1]]
+    assert count("aten::index_select", shapes, types, ["", "1", ""], strides=strides) == (0, 124)
+    shapes, types, strides = [[4, 10], [], [2, 3], []], [F32, SCALAR, LONG, SCALAR], [[0, 0], [], [3, 1], []]
+    assert count("aten::gather", shapes, types, strides=strides) == (0, 76)
+
+
 def test_index_select_gather_index_put(count):
     """index_select 5 columns of (4,10) fp32: 40 + 20·4·2 = 200 B. gather of 6 int64: 48 + 24 + 24 B.
 

@@ -311,11 +311,11 @@ def test_examples_of_waits_and_ops() -> None:
 
 
 def test_an_example_is_short_whatever_the_names_are() -> None:
-    """Names of 4,000 characters: an op's and a kernel's keep 80 each."""
+    """Names of 4,000 characters: an op's and a kernel's keep 240 each, of both ends, and lose their middle."""
     timeline = Timeline().op("o" * 4000, (85, 96)).launch("k" * 4000, call=90, runs=(100, 200))
 
     example = examples(timeline)["launch_bound"]
-    assert example == f"in {'o' * 79}…, before {'k' * 79}…; at 0.000 ms, a gap of 0.015 ms"
+    assert example == f"in {'o' * 160}…{'o' * 79}, before {'k' * 160}…{'k' * 79}; at 0.000 ms, a gap of 0.015 ms"
 
 
 def test_cpu_window() -> None:

@@ -74,6 +74,15 @@ def test_long_calls_before_a_new_kernel(timeline: Timeline, expected: int) -> No
     assert sum(causes(device).values()) == (9000 - 90 - 990)
 
 
+@pytest.mark.parametrize(("ends", "expected"), [(5000, 7900), (4000, 0)])
+def test_the_capture_of_a_graph(ends: float, expected: int) -> None:
+    """A graph captured from 1000 on, over 4000 of the 7900 µs between two calls of one kernel, or over 3000 of them."""
+    timeline = Timeline().step(1, (0, 9000), thread=90).op("aten::add", (0, 8990))
+    timeline.launch("a", call=(5, 9), runs=(10, 100)).call("cudaStreamBeginCapture", (990, 1000))
+    timeline.call("cudaStreamEndCapture", (ends, ends + 10)).launch("a", call=(7990, 7995), runs=(8000, 8990))
+    assert sum(c.startup_ns for c in only(timeline).causes) == expected * 1000
+
+
 def test_one_stretch_at_the_onset_of_a_file() -> None:
     """A record of 20 µs, then nothing for 9 of 10 ms: no state that lasts. As much in the middle is one."""
     onset = Timeline().op("a", (0, 10_000)).launch("k", call=(0, 5), runs=(5, 25)).sync((30, 9000))

@@ -64,8 +64,19 @@ def read_path(
     if Path(path).is_dir():
         from roofwatch.collectors.ascend import reader  # noqa: PLC0415 - 60 ms that other traces need not pay
 
-        return reader.read_folder(Path(path), limits or Limits(), progress)
+        try:
+            return reader.read_folder(Path(path), limits or Limits(), progress)
+        except RoofwatchError as error:
+            raise _of_traces(Path(path)) or error from error
     return Found(read(path, limits, progress, known=known), (Path(path),))
+
+
+def _of_traces(folder: Path) -> RoofwatchError | None:
+    """What to do with a folder into which torch.profiler wrote its traces; None where it holds none."""
+    found = sorted(path.name for path in folder.iterdir() if ".pt.trace.json" in path.name)
+    if not found:
+        return None
+    return RoofwatchError(f"{folder} is a folder of torch.profiler's traces: give one of them, such as {found[0]}.")
 
 
 def _read(

@@ -82,7 +82,7 @@ KERNELS = (
     (
         "grouped_matmul",
         (
-            r"grouped_?(gemm|matmul|mm(?![a-z]))|group_?gemm|gemmgrouped|groupproblemshape|moe.*(?<!fb)gemm|"
+            r"deep_gemm::.*GemmType\)[1-9]|grouped_?(gemm|matmul|mm(?![a-z]))|group_?gemm|gemmgrouped|groupproblemshape|moe.*(?<!fb)gemm|"
             r"(?<!fb)gemm.*moe|moefcgemm|marlin_moe|^_?p?_?matmul_ogs|^bmm_\w+_fp32_t\d+x|fused_moe_kernel|fmoe_"
         ),
     ),
@@ -108,7 +108,8 @@ KERNELS = (
             r"flash_?(fwd|bwd|attn|attention|mla)|fmha|sdpa|attention|^attn_|_attn_|attn_(fwd|bwd)|paged_attn|"
             r"(?<![a-z])mha(?![a-z])|mha_(fwd|bwd)|^_?(fwd|bwd)(_grouped)?_kernel(_stage\d|_dk_dv|_dq|_fuse)?$|"
             r"^_?fwd_kernel_(?!ep_)|splitkv|mlaprolog|mqa_logits|flashinfer::\w*(prefill|decode|mergestates)|"
-            r"aiter\d+(fwd|bwd|pa|mla)_|gated_delta|chunk_(gla|kda)|recompute_w_u|scaled_dot_kkt|fused_recurrent"
+            r"aiter\d+(fwd|bwd|pa|mla)_|gated_delta|chunk_(gla|kda|scan|state)|recompute_w_u|scaled_dot_kkt|"
+            r"fused_recurrent|selective_scan|_state_passing|(?<![a-z])mla_|gemm_softmax_gemm|kernel_unified"
         ),
     ),
     ("softmax", r"softmax"),
@@ -131,7 +132,7 @@ KERNELS = (
     (
         "cast",
         (
-            r"quantize|dequant|quant_kernel|(group|token|tensor|row)_quant|_quant_(fp8|int8|fp4)|cast_transpose|"
+            r"quantize|dequant|quant_kernel|VectorQuant|cast_(mx|nv)?fp[48]|(group|token|tensor|row)_quant|_quant_(fp8|int8|fp4)|cast_transpose|"
             r"cvt_fp16_to_fp4|fp8_?rowwise|fp8_(quantize|qparam)|bfloat16_?(to)?_?(copy|float)|bfloat16tofloat|"
             r"float16_copy|float8\w*_copy|direct_copy.*loadwithcast|_cast(?!_kernel)|hfp8"
         ),
@@ -141,15 +142,16 @@ KERNELS = (
         (
             r"(?<!fb)gemm|cutlass::(device_)?kernel|cutlass::gemm|cutlass_(\d|tensorop)|cutlass3x|_zn7cutlass|nvjet|"
             r"xmma|gemv|splitkreduce|reducesplitk|cublas|s16816|wgmma|^cijk_|mat_?mul|mul_mat|wvsplitk|llmm1|"
-            r"marlin|scaled_mm|^_?mm_kernel|dot_kernel|epilogue::"
+            r"marlin|scaled_mm|^_?mm_kernel|dot_kernel|epilogue::|_bmm_chunk"
         ),
     ),
-    ("pooling", r"pool|adaptive_average"),
+    ("gather_scatter", r"token_pool|kv_indices"),
+    ("pooling", r"pool(?!_triton)|adaptive_average"),
     (
         "layout",
         (
             r"upsample|reflection_pad|replication_pad|triu_tril|roll_cuda|split_with_sizes|chunk_cat|flip_|"
-            r"pixel_shuffle|repeat_interleave"
+            r"pixel_shuffle|repeat_interleave|genericReformat"
         ),
     ),
     (

@@ -62,8 +62,8 @@ def _begun(startup: Row | None, room: int) -> list[str]:
         return []
     took = f"{text.percent_fine(startup['share'])} of the span, {text.duration(startup['total_ns'])}"
     said = (
-        f"Start-up: {took}: loading code, making contexts, waiting for a first kernel. It does not come back: record "
-        "after the warm-up. What follows is about the rest."
+        f"Start-up: {took}: loading code, making contexts, capturing graphs, waiting for a first kernel. "
+        "It does not come back: record after the warm-up. What follows is about the rest."
     )
     lines = wrapped(said, room)
     if startup["example"]:

@@ -40,6 +40,11 @@ _TABLES: dict[str, tuple[str, int]] = {
     "Operator": (OP, 0),
     "cuda_runtime": (HOST, 0),
     "cuda_driver": (HOST, 0),
+    "xpu_runtime": (HOST, 0),
+    "xpu_driver": (HOST, 0),
+    "mtia_runtime": (HOST, 0),
+    "privateuse1_runtime": (HOST, 0),
+    "privateuse1_driver": (HOST, 0),
     "Runtime": (HOST, 0),
     "kernel": (DEVICE, KERNEL),
     "Kernel": (DEVICE, KERNEL),
@@ -74,6 +79,7 @@ class Columns:
         self.events = 0
         self.python = 0  # Python functions, of which only the ranges of modules are kept
         self.ascend = False
+        self.xla = False
         self.ops = Table("thread", "inputs", "sequence")
         self.host = Table("thread", "correlation", "grid", "block", "kernel")
         self.device = Table(
@@ -120,6 +126,8 @@ class Columns:
                 kept = [event for event in events if event.name.startswith(_MODULE_PREFIX)]
             elif category == _RECORD:
                 self._take_record(events)
+            elif category == "" and not self.xla:
+                self.xla = any(b'"hlo_' in bytes(event.args) for event in events)
             if table and kept:
                 self._add(table, sort, kept)
 

@@ -109,6 +109,8 @@ class Events:
             phase = _scalar.decode(fields.get("ph", b"null"))
         except DECODE_ERRORS:
             return None
+        if not fields:
+            return _SKIPPED["i"]()  # how some writers end a list
         if not isinstance(phase, str):
             return None
         kind = self._kinds.get(phase)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_LONGEST_NAME = 80  # characters of a kernel's or an op's name; an example is at most some 300
+# Characters of a name: nearly all ops' and most kernels' whole; each window in a store has up to 16 examples.
+_LONGEST_NAME = 240
+_HEAD = 160  # of a longer one what stands before the cut: libraries tell two kernels apart at both ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,8 @@ class Examples:
 
 
 def short(name: str) -> str:
-    """A name that fits."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    """A name that fits, else without its middle."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_HEAD]}…{name[_HEAD + 1 - _LONGEST_NAME :]}"
 
 
 def place(gap: tuple[int, int], low: int) -> str:

@@ -32,7 +32,7 @@ MAX_LAUNCHES = 500_000  # of all captures of a trace
 def captured_launches(columns: Columns) -> tuple[Ints, Ints]:
     """Rows of host calls that were captured, in order of time, and the capture of each."""
     nothing = np.empty(0, dtype=np.int64)
-    spans = _spans(columns)
+    spans = capture_spans(columns)
     if not spans:
         return nothing, nothing
     host = columns.host
@@ -53,7 +53,7 @@ def captured_launches(columns: Columns) -> tuple[Ints, Ints]:
     return np.concatenate(taken)[:MAX_LAUNCHES], np.concatenate(owner)[:MAX_LAUNCHES]
 
 
-def _spans(columns: Columns) -> list[tuple[int, int, int]]:
+def capture_spans(columns: Columns) -> list[tuple[int, int, int]]:
     """Thread, begin and end of each capture, by begin. A runtime's call may hold a driver's of the same meaning."""
     host, names = columns.host, columns.names.values_seen
     is_begin, is_end = calls.mask(names, calls.is_capture_begin), calls.mask(names, calls.is_capture_end)

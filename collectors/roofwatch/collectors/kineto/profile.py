@@ -170,8 +170,15 @@ def _require_records(columns: Columns, may_be_cut: bool, may_be_empty: bool, rea
         what = f"{int(launching.sum())} kernel launches but not one device record"
     elif len(columns.ops):
         what = f"{len(columns.ops)} operators of a window with a device but not one device record"
+    elif columns.xla:
+        what = (
+            f"{columns.events} events of JAX or XLA, which Roofwatch does not read: give it a trace of torch.profiler"
+        )
     elif columns.events:
-        what = f"{columns.events} events and among them neither a device record nor an operator (cpu_op)"
+        what = (
+            f"{columns.events} events and among them neither a device record nor an operator (cpu_op), as "
+            "traces of torch.profiler have them"
+        )
     else:
         what = "no events"
     raise RoofwatchError(f"{name} holds {what}{reasons}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofwatch.collectors.kineto import calls
+from roofwatch.collectors.kineto.graphs_captured import capture_spans
 from roofwatch.collectors.kineto.intervals import length, union
 from roofwatch.model.record import Cause
 
@@ -38,7 +39,7 @@ def startup_of(
     Where neither steps nor bounds say what was meant to be recorded (not ``stepped``): the idle time before the first
     record, unless it is mostly a data loader's. Everywhere: a gap before the first record of its name in the window
     that is mostly runtime calls of a millisecond and more, other than waits, copies and graphs: code is loaded, or a
-    context made.
+    context made. And a gap of a millisecond that is mostly the capture of graphs: its launches run nothing.
     """
     long = gaps.end - gaps.start
     found = np.zeros(len(long), dtype=np.bool_)
@@ -46,15 +47,22 @@ def startup_of(
         low, high = span
         onset = (gaps.start - low <= ONSET * (high - low)) & (long >= WHOLE * (high - low))
         found |= (gaps.following >= 0) & ((gaps.start == low) | onset) & (2 * shares[Cause.INPUT] < long)
-    asked = np.flatnonzero((long >= LOADING_NS) & _is_first(rows, gaps, columns))
-    asked = asked[np.argsort(-long[asked], kind="stable")[:MAX_ASKED]]
-    if not len(asked):
-        return found
-    thread, start, end = _loading(columns)
-    for at in asked.tolist():
+    capturing = capture_spans(columns)
+    if capturing:
+        thread, start, end = (np.array(column) for column in zip(*capturing, strict=True))
+        found |= _filled(long >= LOADING_NS, long, gaps, (thread, start, end))
+    return found | _filled((long >= LOADING_NS) & _is_first(rows, gaps, columns), long, gaps, _loading(columns))
+
+
+def _filled(asked: Mask, long: Ints, gaps: Gaps, calls_: tuple[Ints, Ints, Ints]) -> Mask:
+    """Which of the gaps ``asked`` are filled with calls (threads, starts, ends) of the thread that launched next."""
+    found = np.zeros(len(long), dtype=np.bool_)
+    rows = np.flatnonzero(asked)
+    thread, start, end = calls_
+    for at in rows[np.argsort(-long[rows], kind="stable")[:MAX_ASKED]].tolist() if len(thread) else ():
         own = (thread == gaps.thread[at]) & (start < gaps.end[at]) & (end > gaps.start[at])
         begun, ended = np.maximum(start[own], gaps.start[at]), np.minimum(end[own], gaps.end[at])
-        found[at] |= length(union(begun, ended)) >= FILLED * long[at]
+        found[at] = length(union(begun, ended)) >= FILLED * long[at]
     return found
 
 

@@ -52,7 +52,7 @@ PREDICATES: dict[str, int] = {
 _FLOAT_RESULT = frozenset(
     words(
         "sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh erf erfc erfinv "
-        "lgamma digamma sigmoid reciprocal div true_divide logit atan2 xlogy"
+        "lgamma digamma sigmoid reciprocal div true_divide logit atan2 xlogy copysign"
     )
 )  # integer inputs give fp32
 

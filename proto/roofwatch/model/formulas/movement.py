@@ -83,12 +83,30 @@ def embedding(call: Call) -> Work | None:
     return Work(0, _rows(index, weight.shape[0], math.prod(weight.shape[1:]), weight.item))
 
 
+def embedding_bag(call: Call) -> Work | None:
+    """_embedding_bag(weight, index, offsets, scale_grad_by_freq, mode, sparse, weights?, include_last_offset, …).
+
+    As ``embedding``, but a row is written for each bag; an addition (or a comparison) for each element looked up.
+    """
+    weight, index, offsets = (call.tensor(i) for i in range(3))
+    last = call.flag(7)
+    if weight is None or index is None or offsets is None or len(weight.shape) != 2 or last is None:
+        return None
+    rows, width = weight.shape
+    bags = max(0, offsets.numel - last)
+    given = call.tensor(6)
+    moved = index.bytes + offsets.bytes + (min(index.distinct, rows) + bags) * width * weight.item
+    return Work(index.numel * width * (2 if given else 1), moved + (given.bytes if given else 0))
+
+
 def index_select(call: Call) -> Work | None:
     """index_select (x, dim, index): the selected slices are read and written."""
     x, index, dim = call.tensor(0), call.tensor(2), call.integer(1)
     if x is None or index is None or dim is None or not x.shape or not -len(x.shape) <= dim < len(x.shape):
         return None
-    return Work(0, _rows(index, x.shape[dim], x.numel // max(1, x.shape[dim]), x.item))
+    width = x.numel // max(1, x.shape[dim])
+    read = min(min(index.distinct, x.shape[dim]) * width, x.distinct)  # an expanded one is smaller than it looks
+    return Work(0, index.bytes + (read + index.numel * width) * x.item)
 
 
 def gather(call: Call) -> Work | None:
@@ -96,7 +114,7 @@ def gather(call: Call) -> Work | None:
     x, index = call.tensor(0), call.tensor(2)
     if x is None or index is None:
         return None
-    return Work(0, index.bytes + (min(index.numel, x.numel) + index.numel) * x.item)
+    return Work(0, index.bytes + (min(index.numel, x.distinct) + index.numel) * x.item)
 
 
 def scatter(call: Call) -> Work | None:
@@ -178,6 +196,7 @@ CLONE = Formula("clone", clone)
 FILL = Formula("fill", fill)
 CAT = Formula("cat", cat)
 SCATTER = Formula("scatter", scatter)
+EMBEDDING_BAG = Formula("embedding_bag", embedding_bag, concrete=True)
 
 _FILLS = words("fill_ zero_ normal_ uniform_ random_ bernoulli_ exponential_ eye_ one_ log_normal_ cauchy_ geometric_")
 # FLOPs an output: a linear step is a·(1 - t) + b·t, 3; bilinear takes 3 steps, trilinear 7, bicubic 5 sums of 4
@@ -196,6 +215,8 @@ TABLE: dict[str, Formula] = {
     "aten::_cat": CAT,
     "aten::stack": CAT,
     "aten::embedding": Formula("embedding", embedding),
+    "aten::_embedding_bag": EMBEDDING_BAG,
+    "aten::_embedding_bag_forward_only": EMBEDDING_BAG,
     "aten::embedding_dense_backward": Formula("embedding_backward", embedding_backward, concrete=True),
     "aten::index_select": Formula("index_select", index_select, concrete=True),
     "aten::gather": Formula("gather", gather),

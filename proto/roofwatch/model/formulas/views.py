@@ -71,7 +71,9 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
 
 # Autograd's nodes and engine, optimizer and profiler ranges: their inner ops do the work.
 _NODES = re.compile(
-    r"^(autograd::|torch::autograd::|Optimizer\.|ProfilerStep|enumerate\(DataLoader|nn\.Module|(?!Compiled)\w+Backward\d*$)"
+    r"^(autograd::|torch::autograd::|Optimizer\.|ProfilerStep|enumerate\(DataLoader|nn\.Module|"
+    r"(?!Compiled)\w+Backward\d*$|TorchDynamo |Torch-Compiled Region|Pregraph bytecode|AOTDispatcher |## Call Compiled|"
+    r"DistributedDataParallel\.forward|torch\.distributed\.ddp\.(?!copy))"
 )
 
 # Ops that call themselves once more with a scalar made a tensor: (op, position, type there) marks the outer call.
