@@ -270,3 +270,40 @@ def test_export_on_the_command_line(tmp_path: Path, roofwatch: Callable[..., Any
     again = roofwatch("export", str(tmp_path / "k.csv"), "--format", "insight", "-o", str(tmp_path / "out"))
     assert (again.returncode, again.stdout) == (1, "")
     assert "is not empty" in again.stderr
+
+
+def test_a_window_of_the_store(traces: Path, tmp_path: Path, roofwatch: Callable[..., Any]) -> None:
+    """By the first digits of its uid, as a diagnosis names it; the kernels and times of the file that was imported."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    source = traces / "ascend" / ALEX / "db/level1/rank1_ascend_pt"
+    assert roofwatch("import", str(source), "--db", url).returncode == 0
+    told = json.loads(roofwatch("diagnose", "--db", url, "--since", "all", "--format", "json").stdout)
+    (command,) = [one for one in told["commands"] if one["what"] == "window"]
+    assert command["tool"] == "roofwatch"
+    _, verb, uid, *rest = command["arguments"]
+    assert (verb, rest) == ("export", ["--format", "insight", "--output", "insight"])
+    done = roofwatch("export", uid, "--format", "insight", "-o", str(tmp_path / "out"), "--db", url)
+    assert done.returncode == 0
+    assert "beginnings are not" in done.stderr
+    (root,) = (tmp_path / "out").iterdir()
+    checked(root)
+    before, after = (read_path(place).profile for place in (source, tmp_path / "out"))
+    summed = [Counter[str](), Counter[str]()]
+    for profile, total in zip((before, after), summed, strict=True):
+        for group in profile.groups:
+            total[group.kernel] += group.total_ns
+            total[f"{group.kernel} calls"] += group.calls
+    assert summed[0] == summed[1]
+    assert (after.rank, len(after.collectives)) == (1, 4)
+
+
+@pytest.mark.parametrize(("uid", "says"), [("ffff", "there is no window 'ffff'"), ("0123", "there is no window")])
+def test_no_such_window(tmp_path: Path, roofwatch: Callable[..., Any], uid: str, says: str) -> None:
+    """One sentence, usage; nothing is written."""
+    url = f"sqlite:///{tmp_path}/s.db"
+    (tmp_path / "k.csv").write_bytes(table({}))
+    assert roofwatch("import", str(tmp_path / "k.csv"), "--db", url).returncode == 0
+    done = roofwatch("export", uid, "--format", "insight", "-o", str(tmp_path / "out"), "--db", url)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert not (tmp_path / "out").exists()

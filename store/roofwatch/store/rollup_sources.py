@@ -119,7 +119,7 @@ def _figures() -> Mapping[str, ColumnElement[Any]]:
         "cost_represented_ns": case((costed, w.represents_ns)),
         "early_windows": case((early, 1), else_=0),
         "shapeless_windows": case((and_(unclear, w.has_host_events, ~w.shapes_recorded), 1), else_=0),
-        "opless_windows": case((and_(unclear, ~w.has_host_events), 1), else_=0),
+        "opless_windows": case((and_(unclear, ~w.has_host_events, ~w.shapes_recorded), 1), else_=0),
         "last_unix_ns": w.start_unix_ns + w.duration_ns,
     }
 

@@ -23,7 +23,8 @@ from roofwatch.store.queries.timeline import sums
 from roofwatch.store.schema import BOUNDS, NO_KERNELS, processes, signatures, texts, windows
 from roofwatch.store.sums import COLUMN, Sums
 
-PEERS_MOST = peers.Most(windows=400, collectives=12_000)  # the latest: a tenth of a second, and who is late now counts
+PEERS_MOST = peers.Most(windows=200, collectives=6_000)  # the latest: 0.05 s, and who is late now counts
+UID_DIGITS = 12  # of a window's uid in a command: enough among billions
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
 
 
@@ -46,8 +47,16 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         training=is_training(_phases(connection, parts)),
         pid=_pid(connection, f),
         peers=_peers(connection, f, time),
+        source=_latest(connection, f) if Vendor.ASCEND in vendors.values() else None,
     )
     return report(time, standings, kernels.sums_of(connection, f, parts, shown), scene, limit)
+
+
+def _latest(connection: Connection, f: Filter) -> str | None:
+    """The uid of the latest window, as far as a command needs it."""
+    latest = windows_of(f, windows.c.uid).order_by(windows.c.start_unix_ns.desc(), windows.c.id.desc()).limit(1)
+    uid = connection.execute(latest).scalar()
+    return None if uid is None else bytes(uid).hex()[:UID_DIGITS]
 
 
 def _standings(
