@@ -45,10 +45,19 @@ def show(
         click.echo(csv.render(answer["rows"], keys), nl=False)
     else:
         click.echo(draw(answer, terminal_columns()), nl=False)
+    if left_out := answer.get("coverage", {}).get("left_out"):
+        errors.say(_left_out(left_out))
     if answer["rows"] if found is None else found:
         return errors.DONE
     errors.say(empty if isinstance(empty, str) else empty())
     return errors.INCOMPLETE
+
+
+def _left_out(times: Sequence[Mapping[str, int]]) -> str:
+    """Times that the filter cuts, of which too little is kept to answer for a part."""
+    told = ", ".join(f"{_iso(t['since_unix_ns'])} to {_iso(t['until_unix_ns'])}" for t in times[:2])
+    more = f" and {len(times) - 2} more" if len(times) > 2 else ""
+    return f"left out: {told}{more}: of that time only sums of whole hours or days are kept. Ask for whole ones."
 
 
 def title(given: Filter, now_ns: int | None = None) -> list[str]:
