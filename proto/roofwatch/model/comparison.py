@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from roofwatch.model.answer import ratio
-from roofwatch.model.comparison_match import GROUP, KIND, OP, SAME, SIZE, matched
+from roofwatch.model.comparison_match import TIERS, matched
 from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY
 from roofwatch.model.comparison_rows import HIDDEN, IDLE, Columns, Row, as_json, columns, op_of
 from roofwatch.model.comparison_sides import SCALE, Side, Taken, a_unit, taken, tells_phases
@@ -55,15 +55,15 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
             "beyond_hardware_ns": beyond,
             "parts": parts,
             "closing": _closing(found.rows, beyond),
-            "further": {
-                "rows": len(rest),
-                "left_ns": sum(r.left_ns for r in rest),
-                "right_ns": sum(r.right_ns for r in rest),
-            },
+            "further": _summed(rest),
         },
         "warnings": warnings(ours, theirs, matches, normalised=scaled is not None),
         "rows": [as_json(row, right_behind=beyond >= 0) for row in shown],
     }
+
+
+def _summed(rows: Sequence[Row]) -> dict[str, int]:
+    return {"rows": len(rows), "left_ns": sum(r.left_ns for r in rows), "right_ns": sum(r.right_ns for r in rows)}
 
 
 def _time(rows: Sequence[Row], beside: Mapping[str, int], name: str) -> int:
@@ -142,13 +142,7 @@ def _exceeds(row: Row) -> bool:
 
 def _matched(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     """Rows and time by how they were matched; ``none`` has no partner."""
-    found = {tier: {"rows": 0, "left_ns": 0, "right_ns": 0} for tier in (SAME, SIZE, GROUP, OP, KIND, "none")}
-    for row in rows:
-        entry = found[row.match.tier or "none"]
-        entry["rows"] += 1
-        entry["left_ns"] += row.left_ns
-        entry["right_ns"] += row.right_ns
-    return found
+    return {tier or "none": _summed([r for r in rows if r.match.tier == tier]) for tier in (*TIERS, None)}
 
 
 def _parts(found: Columns) -> list[dict[str, Any]]:
@@ -194,6 +188,7 @@ def _closing(rows: Sequence[Row], beyond: int) -> list[dict[str, Any]]:
             "row": number,
             "side": "right" if behind else "left",
             "op": op_of(row.match),
+            "kernel": row.lead.kernels[0],
             "kind": str(row.lead.kind),
             "group": row.match.name,
             "match": row.match.tier,

@@ -13,6 +13,7 @@ from fractions import Fraction
 from roofwatch.model.comparison_pieces import COMPUTE, Piece
 
 NEAR = 0.03  # relative: how far two counts of the same FLOPs are apart (a causal mask's diagonal)
+LOOKED_AT = 500  # pieces of one recipe a side, the largest: a trace of another sort may have any number
 MANY = 32  # elements a row has at least, where a norm goes over rows
 
 _GLUE = "add sub mul div copy fill where masked_fill dropout neg cat slice"
@@ -75,7 +76,7 @@ def grouped(
         fused = [
             (p.ns / units[i], i, p) for i in (0, 1) for p in sides[i] if p.sort == COMPUTE and p.op in recipe.fused
         ]
-        for _, i, piece in sorted(fused, key=lambda one: (-one[0], str(one[2].work))):
+        for _, i, piece in sorted(fused, key=lambda one: (-one[0], str(one[2].work)))[:LOOKED_AT]:
             chain = tuple(_chain(recipe, piece, _usable(recipe, sides[1 - i])))
             if chain:
                 groups.append((recipe.name, (piece,), chain) if i == 0 else (recipe.name, chain, (piece,)))
@@ -90,7 +91,8 @@ def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
 
 def _usable(recipe: Recipe, pieces: Sequence[Piece]) -> list[Piece]:
     ops = frozenset[str]().union(recipe.besides, recipe.alike, *recipe.needed)
-    return [p for p in pieces if p.sort == COMPUTE and not p.tax and p.op in ops]
+    found = [p for p in pieces if p.sort == COMPUTE and not p.tax and p.op in ops]
+    return sorted(found, key=lambda p: (-p.ns, str(p.work)))[:LOOKED_AT]
 
 
 def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:

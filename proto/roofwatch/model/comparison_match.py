@@ -22,7 +22,7 @@ from roofwatch.model.comparison_ops import FAMILIES
 from roofwatch.model.comparison_pieces import Piece
 from roofwatch.model.kinds import Kind
 
-SAME, SIZE, GROUP, OP, KIND = "same", "size", "group", "op", "kind"
+SAME, SIZE, GROUP, OP, KIND = TIERS = ("same", "size", "group", "op", "kind")
 LAYOUT_TAX = "layout tax"
 ALIKE = Fraction(1, 20)  # calls a step differ by as much from window to window, at their edges
 PAIRED = 200  # pieces of one op a side
@@ -195,8 +195,8 @@ def _optimizers(rest: _Rest) -> None:
 def _by(rest: _Rest, tier: str, key: Callable[[Piece], Hashable]) -> None:
     """Match all that is left with a key on both sides; those whose key is None have no partner."""
     ours, theirs = (_gathered(side, key) for side in (rest.left, rest.right))
-    both = [one for one in ours if one in theirs]
-    rest.matches += [Match(tier, tuple(ours[one]), tuple(theirs[one])) for one in both]
+    both = ours.keys() & theirs.keys()
+    rest.matches += [Match(tier, tuple(group), tuple(theirs[one])) for one, group in ours.items() if one in both]
     rest.left, rest.right = ([p for p in side if key(p) not in both] for side in (rest.left, rest.right))
 
 

@@ -124,7 +124,7 @@ def canonical(op: str | None, kernel: str, vendor: Vendor | None, formula: str |
     """
     if vendor is Vendor.ASCEND:
         return of_type(kernel)
-    if op is None or _UNATTRIBUTED.match(op):
+    if op is None or unattributed(op):
         return None
     if formula is not None and formula.startswith("convolution_backward_"):
         return _NAMES.get(formula.replace("_", ""), formula)
@@ -141,6 +141,11 @@ def of_type(type_: str) -> str | None:
     if name.endswith("grad"):
         name = f"{name[:-4]}backward"
     return _NAMES.get(name, name) or None
+
+
+def unattributed(op: str) -> bool:
+    """Whether it is no op, but says that a graph's kernel could be tied to none."""
+    return _UNATTRIBUTED.match(op) is not None
 
 
 def _squeezed(base: str) -> str:

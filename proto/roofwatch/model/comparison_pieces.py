@@ -13,16 +13,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from roofwatch.model.answer_rows import StatSum
-from roofwatch.model.comparison_ops import PRODUCTS, WITH_ADDEND, canonical
+from roofwatch.model.comparison_ops import PRODUCTS, WITH_ADDEND, canonical, unattributed
 from roofwatch.model.kinds import Kind, kind_of_op
 from roofwatch.model.record import Bound, Phase, Signature, Vendor
 
 COMPUTE, COPY, COMMUNICATION = "compute", "copy", "communication"  # as the timeline tells them apart
 # Whose op asked for it itself; what another op needed (a TransData, a Transpose, a Cast) is the layout tax.
 _ASKED_FOR = frozenset({Kind.LAYOUT, Kind.CAST, Kind.COPY_FILL})
+_TRAINING = frozenset({Phase.BACKWARD, Phase.OPTIMIZER})
 _TAX = ("transdata", "transpose", "cast")
 _COPIED = re.compile(r"(memset)|(?:Memcpy |copy)\W*([HDP])(?:to|2)([HDP])(?![a-z])", re.IGNORECASE)
 MATMUL_OPERANDS = 2
@@ -143,19 +145,24 @@ def _is_tax(signature: Signature, vendor: Vendor | None) -> bool:
     return signature.op is not None and kind_of_op(signature.op) not in {*_ASKED_FOR, None}
 
 
-Operand = tuple[list[int], str]
+Operand = tuple[tuple[int, ...], str]
 
 
-def _operands(signature: Signature) -> list[Operand]:
+def _operands(signature: Signature) -> tuple[Operand, ...]:
+    return _parsed(signature.shapes, signature.dtypes)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(shapes_text: str | None, dtypes_text: str | None) -> tuple[Operand, ...]:
     """Shapes with their dtypes, lists of tensors taken apart; nothing where they were not recorded or are damaged."""
     try:
-        shapes = json.loads(signature.shapes) if signature.shapes else []
-        dtypes = json.loads(signature.dtypes) if signature.dtypes else []
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(shapes, list) or not isinstance(dtypes, list):
-        return []
-    return [(shape, str(dtypes[i]) if i < len(dtypes) else "") for i, one in enumerate(shapes) for shape in _flat(one)]
+        shapes = json.loads(shapes_text) if shapes_text else []
+        dtypes = json.loads(dtypes_text) if dtypes_text else []
+        found = [(i, shape) for i, one in enumerate(shapes) for shape in _flat(one)]
+        told = [str(dtype) for dtype in dtypes] + [""] * len(shapes)
+    except (ValueError, TypeError, RecursionError):
+        return ()
+    return tuple((tuple(shape), told[i]) for i, shape in found)
 
 
 def _flat(value: Any) -> list[list[int]]:
@@ -177,11 +184,11 @@ def _work(signature: Signature, op: str | None, vendor: Vendor | None) -> tuple[
     if op in PRODUCTS and (found := _product(signature, operands, vendor)):
         return found
     kept = [
-        (tuple(shape), dtype)
+        (shape, dtype)
         for shape, dtype in operands
         if math.prod(shape) > 1 and not (vendor is Vendor.ASCEND and len(shape) == 1 and dtype in {"int32", "int64"})
     ]
-    return ("shapes", tuple(kept) or tuple((tuple(shape), dtype) for shape, dtype in operands))
+    return ("shapes", tuple(kept) or operands)
 
 
 def _product(signature: Signature, operands: Sequence[Operand], vendor: Vendor | None) -> tuple[object, ...] | None:
@@ -229,7 +236,7 @@ def _piece(key: tuple[object, ...], sums: Sequence[StatSum], *, stepping: bool) 
             for n, _, s in led
         ),
         precision=next((s.signature.precision for _, _, s in led if s.signature.unit == "matrix"), None),
-        training=any(s.signature.phase in {Phase.BACKWARD, Phase.OPTIMIZER} for _, s in weighed),
+        training=any(s.signature.phase in _TRAINING for _, s in weighed) or (op is not None and "backward" in str(op)),
         extents=frozenset((math.prod(shape), shape[-1]) for shape, _ in _operands(lead) if math.prod(shape) > 1),
         output=_output(work, lead),
     )  # fmt: skip
@@ -237,7 +244,9 @@ def _piece(key: tuple[object, ...], sums: Sequence[StatSum], *, stepping: bool) 
 
 def _name(s: StatSum) -> str | None:
     """What its users call it: the op, on Ascend the kernel's type, which says what of an op it does."""
-    return s.signature.kernel if s.vendor is Vendor.ASCEND and s.bound is not Bound.COMMUNICATION else s.signature.op
+    if s.vendor is Vendor.ASCEND and s.bound is not Bound.COMMUNICATION:
+        return s.signature.kernel
+    return None if s.signature.op is None or unattributed(s.signature.op) else s.signature.op
 
 
 def _is_counted(s: StatSum) -> bool:

@@ -32,7 +32,7 @@ TEXTS: Mapping[str, str] = {
     "precision": "products are computed in {left} on the left, in {right} on the right",
     "calls": "the right calls the same ops {factor} × as often a {per} (accumulated gradients, more layers)",
     "training": "only the {side} side trains: no backward pass was seen on the other",
-    "ranks": "the jobs have {left} ranks on the left, {right} on the right: the communication is another",
+    "ranks": "the ranks of the jobs differ, {left} on the left, {right} on the right: so does the communication",
     "steps": "only the {side} side tells steps: whole windows are compared, whatever is in them",
     "windows": "windows last {left_ns} on the left, {right_ns} on the right, and hold as much more or less",
     "few": "{units} {per} {where}: that shows a moment, not a mean",
@@ -94,7 +94,7 @@ def _jobs(left: Taken, right: Taken) -> Found:
     if all(precisions) and len({_TWINS.get(p or "", p) for p in precisions}) > 1:
         yield "precision", {"left": precisions[0], "right": precisions[1]}
     training = [any(p.training for p in side.pieces) for side in (left, right)]
-    if tells_phases(ours) and tells_phases(theirs) and training[0] != training[1]:
+    if training[0] != training[1] and tells_phases(theirs if training[0] else ours):
         yield "training", {"side": "left" if training[0] else "right"}
 
 
@@ -185,7 +185,7 @@ def _tokens(side: Taken) -> float | None:
 
 def _often(left: Taken, right: Taken, matches: Sequence[Match]) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
-    same = {(p.op, p.work) for m in matches if m.tier == SAME for p in m.left if p.kind in MODEL_KINDS}
+    same = {(p.op, p.work) for m in matches if m.tier == SAME for p in m.left if p.kind in MODEL_KINDS and p.shapes}
     calls = [
         sum((p.calls for p in side.pieces if (p.op, p.work) in same), Fraction(0)) / side.units
         for side in (left, right)
@@ -198,7 +198,7 @@ def _windows(left: Taken, right: Taken) -> Found:
         told = [side.side.counts.steps for side in (left, right)]
         if bool(told[0]) != bool(told[1]):
             yield "steps", {"side": "left" if told[0] else "right"}
-        lengths = [side.side.time.sampled.span_ns / float(side.side.counts.pairs) for side in (left, right)]
+        lengths = [side.time_ns / side.side.counts.pairs for side in (left, right)]
         if not all(told) and abs(lengths[0] - lengths[1]) > LONGER * max(lengths):
             yield "windows", {"left_ns": round(lengths[0]), "right_ns": round(lengths[1])}
     for name, side in (("left", left), ("right", right)):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from roofwatch.cli import errors, options
+
+if TYPE_CHECKING:
+    from roofwatch.model.record import Window
 
 EPILOG = """\b
 Examples:
@@ -141,40 +145,22 @@ def _of_files(files: tuple[Path, Path], question: Question, on: tuple[bool, int 
     from roofwatch.cli import showing  # noqa: PLC0415
     from roofwatch.cli.files import Origin, read, recorded_on, unjudged  # noqa: PLC0415
     from roofwatch.cli.render import comparison  # noqa: PLC0415
-    from roofwatch.model import answer  # noqa: PLC0415
-    from roofwatch.model.comparison import compare  # noqa: PLC0415
     from roofwatch.model.comparison_rows import ROW_KEYS  # noqa: PLC0415
-    from roofwatch.model.comparison_sides import basis, side_of  # noqa: PLC0415
 
     cpu = recorded_on(*on)
     found = [read(file, Origin(cpu=cpu)) for file in files]
-    sides = [side_of(one.window, str(file)) for one, file in zip(found, files, strict=True)]
-    per = basis(sides[0].counts, sides[1].counts, question.per)
-    told = compare(sides[0], sides[1], per, normalise=question.normalise, limit=question.limit)
-    rows = told.pop("rows")
-    coverages = []
-    for one in found:
-        coverages.append(answer.CoverageSum())
-        coverages[-1].add(one.window)
-    result = answer.answer(
-        {
-            "name": "compare",
-            "left": str(files[0]),
-            "right": str(files[1]),
-            "here": on[0],
-            "threads": cpu.units,
-            "per": question.per,
-            "normalise": question.normalise,
-            "limit": question.limit,
-        },
-        coverages[0],
-        rows,
-        coverage_other=coverages[1].as_json(),
-        empty=[],
-        problem=None,
-        **told,
-    )
-    head = comparison.Head([], files[0].name or str(files[0]), files[1].name or str(files[1]))
+    asked = {
+        "name": "compare",
+        "left": str(files[0]),
+        "right": str(files[1]),
+        "here": on[0],
+        "threads": cpu.units,
+        "per": question.per,
+        "normalise": question.normalise,
+        "limit": question.limit,
+    }
+    result = _answer(asked, files, [one.window for one in found], question)
+    head = comparison.Head([], *(file.name or str(file) for file in files))
     code = showing.show(result, question.form, ROW_KEYS, lambda it, room: comparison.report(it, head, room), empty="")
     for file, one in zip(files, found, strict=True):
         if unknown := unjudged(file, one.window, cpu):
@@ -183,3 +169,22 @@ def _of_files(files: tuple[Path, Path], question: Question, on: tuple[bool, int 
     for problem in problems:
         errors.say(problem)
     return errors.INCOMPLETE if problems else code
+
+
+def _answer(
+    asked: Mapping[str, Any], files: tuple[Path, Path], windows: Sequence[Window], question: Question
+) -> dict[str, Any]:
+    """The whole object, as a store gives it."""
+    from roofwatch.model import answer  # noqa: PLC0415
+    from roofwatch.model.comparison import compare  # noqa: PLC0415
+    from roofwatch.model.comparison_sides import basis, side_of  # noqa: PLC0415
+
+    left, right = (side_of(window, str(file)) for window, file in zip(windows, files, strict=True))
+    per = basis(left.counts, right.counts, question.per)
+    told = compare(left, right, per, normalise=question.normalise, limit=question.limit)
+    coverages = [answer.CoverageSum(), answer.CoverageSum()]
+    for coverage, window in zip(coverages, windows, strict=True):
+        coverage.add(window)
+    rows = told.pop("rows")
+    told |= {"coverage_other": coverages[1].as_json(), "empty": [], "problem": None}
+    return answer.answer(asked, coverages[0], rows, **told)

@@ -19,6 +19,7 @@ INDENT = "   "
 WIDE = 100_000  # columns: sentences that a page breaks
 SMALL = 0.001  # of both times: a part with less needs no line
 EQUAL = 0.005  # of the left's time: as much apart is as long
+NAME = 32  # columns of a row's name in a sentence
 NAMED = 3  # ops of one side of a group
 
 COLUMNS = (
@@ -203,7 +204,7 @@ def _closing(answer: Answer, room: int) -> list[str]:
         return []
     known = summary["kernels"]["expected_ratio"] is not None
     of = f"of the {text.duration(beyond)} {'that the hardware does not explain' if known else 'between the sides'}"
-    told = [f"row {row['row']} ({_name(row)}) {text.duration(row['excess_ns'])}" for row in rows]
+    told = [f"row {row['row']} ({text.cut_middle(_name(row), NAME)}) {text.duration(row['excess_ns'])}" for row in rows]
     said = f"On the {rows[0]['side']}, {of}, most would go with: {', '.join(told)}."
     return wrapped(text.clean(said), room)
 
@@ -254,7 +255,7 @@ def _name(row: Row) -> str:
         return str(row["group"])
     if row["match"] == "kind":
         return f"other {row['kind'].replace('_', ' ')}"
-    return str(row["op"] or "").removeprefix("aten::") or _ops(_all_parts(row)) or str(row["kind"])
+    return str(row["op"] or "").removeprefix("aten::") or _ops(_all_parts(row)) or text.kernel(row["kernel"])
 
 
 def _what(row: Row) -> str:
