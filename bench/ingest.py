@@ -232,9 +232,11 @@ def ask(server: Server, **filters: str) -> float:
     return statistics.median(times)
 
 
-def show(name: str, value: float, unit: str) -> None:
-    """One row of the table; nothing is promised yet."""
-    print(json.dumps({"name": f"store: {name}", "value": value, "unit": unit, "limit": "–", "ok": None}))
+def show(name: str, value: float, unit: str, *, least: float | None = None, most: float | None = None) -> None:
+    """One row of the table, with its limit where there is one."""
+    limit = f"≥ {least:g} {unit}" if least is not None else f"≤ {most:g} {unit}" if most is not None else "–"
+    ok = value >= least if least is not None else value <= most if most is not None else None
+    print(json.dumps({"name": f"store: {name}", "value": value, "unit": unit, "limit": limit, "ok": ok}))
 
 
 def main() -> None:
@@ -265,10 +267,10 @@ def main() -> None:
     share = min(theirs) / min(ours)
     show("ingest over gRPC, acknowledged on disk", len(rows) / min(ours), "rows/s")
     show("the same rows by multi-VALUES alone", len(rows) / min(theirs), "rows/s")
-    show("ingest over gRPC against multi-VALUES", share * 100, "%")
+    show("ingest over gRPC against multi-VALUES", share * 100, "%", least=28)
     show("processor time a row", min(cpu), "µs")
     show("99th percentile of an acknowledgement", statistics.quantiles(waits, n=100)[98], "s")
-    show("bytes a row, everything included", size, "B")
+    show("bytes a row, everything included", size, "B", most=55)
     show("bytes a row of the fact alone", bare, "B")
     show(f"top 20 of one node of {AGENTS}, {len(rows):,} rows in all", one, "ms")
     show("top 20 of all nodes", every, "ms")
