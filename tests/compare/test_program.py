@@ -100,4 +100,4 @@ def test_the_help_has_examples(roofwatch: Any) -> None:
         "h100.json.gz mi300",
     ):
         assert example in told
-    assert all(len(line) <= 100 for line in told.splitlines())
+    assert all(len(line) <= 80 for line in told.splitlines())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  roofwatch compare --model llama-7b --left vendor=nvidia --right vendor=ascend
+  roofwatch compare --model qwen --left vendor=nvidia --right vendor=ascend
   roofwatch compare --left image=v1 --right image=v2 --node gpu-07
   roofwatch compare --left node=gpu-07 --right node=npu-03 --per token
   roofwatch compare h100.json.gz mi300.json.gz
