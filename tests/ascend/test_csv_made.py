@@ -408,3 +408,12 @@ def test_many_kinds_of_kernels_cost_no_more(monkeypatch: pytest.MonkeyPatch) -> 
     profile = read_bytes(table(*({"Type": f"Kind{i}x", "Name": f"n{i}"} for i in range(40)), columns=LEVEL0))
     assert len(profile.groups) == 11
     assert profile.dropped == {"over_group_limit": 30}
+
+
+def test_a_table_that_lost_most_says_so() -> None:
+    """Two rows of three without a time: one record, and a sentence."""
+    bad = {"Start Time(us)": "N/A"}
+    assert read_bytes(table({}, {}, bad)).problem is None
+    profile = read_bytes(table({}, bad, {"Duration(us)": "-1"}))
+    assert profile.problem is not None
+    assert profile.problem.endswith(": most of its records cannot be used (1 bad time, 1 bad duration).")

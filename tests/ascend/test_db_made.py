@@ -362,3 +362,15 @@ def test_what_is_years_away_is_left_out(made: Callable[[], Any]) -> None:
     assert profile.dropped["bad_time"] == 2
     assert {g.kernel: g.pipes and round(g.pipes.vec_ns or 0) for g in profile.groups} == {"A": 10, "C": 30}
     assert profile.duration_ns < 1000
+
+
+def test_a_database_that_lost_most_says_so(made: Callable[[], Any]) -> None:
+    """Three descriptions of kernels, one task: the answer holds one record, and a sentence."""
+    db = made()
+    db.kernels([{"start": 0, "end": 10}, {"start": 20, "end": 30}, {"start": 40, "end": 50}])
+    db.connection.execute("delete from TASK where rowid > 2")
+    assert db.read().problem is None  # two of three
+    db.connection.execute("delete from TASK where rowid > 1")
+    profile = db.read()
+    assert sum(g.calls for g in profile.groups) == 1
+    assert profile.problem == f"{db.path}: most of its records cannot be used (2 without task)."

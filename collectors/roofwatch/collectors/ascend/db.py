@@ -17,6 +17,7 @@ from roofwatch.collectors.ascend.db_host import HostSide, host_of
 from roofwatch.collectors.ascend.db_metrics import add_pipes
 from roofwatch.collectors.ascend.db_rows import Records, records_of
 from roofwatch.collectors.ascend.db_texts import Texts
+from roofwatch.collectors.ascend.lost import mostly_lost
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.base import Limits, RawDevice, RawProfile
 from roofwatch.collectors.kineto.bounds import taken
@@ -106,6 +107,7 @@ def _profile(database: Database, limits: Limits, steps: _Steps, bounds: tuple[in
     texts = Texts(database)
     steps.at(0.0)
     records = records_of(database, texts, limits, dropped)
+    lost = mostly_lost(len(records.rows), dropped)
     steps.at(0.3)
     side = host_of(database, texts, records, limits.max_events, dropped)
     steps.at(0.5)
@@ -139,7 +141,7 @@ def _profile(database: Database, limits: Limits, steps: _Steps, bounds: tuple[in
         rank=rank,
         world_size=world_size,
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
-        problem=database.problem,
+        problem=database.problem or (lost and f"{database.name}: {lost}."),
         python_events=side.python_events,
         step_ns=tuple((host.step_ends - host.step_starts)[:_MAX_STEPS].tolist()) if window is None else (),
     )

@@ -21,6 +21,7 @@ from roofwatch.collectors.ascend.common import (
     groups_of,
 )
 from roofwatch.collectors.ascend.csv_table import CORE_CYCLES, MOVED, MOVED_CYCLES
+from roofwatch.collectors.ascend.lost import mostly_lost
 from roofwatch.collectors.ascend.near import elsewhen, kept, middle_of
 from roofwatch.collectors.ascend.timeline import Linked
 from roofwatch.collectors.ascend.trace_links import fill_devices, link
@@ -112,6 +113,8 @@ def profile_of(
         view = None
     if not len(records.rows):
         raise RoofwatchError(f"{name} holds no kernel and no collective{_reasons(problems, dropped)}.")
+    if table is not None and (lost := mostly_lost(len(records.rows), table.dropped)):
+        problems.append(lost)
     side = _side(records, view, bounds)
     clock = facts.clock_hz or (view.clock_hz if view else None)
     groups = _groups(records.rows, side.origins, table, limits, dropped, clock)
