@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sqlite3
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -179,3 +182,13 @@ def test_a_schema_that_is_no_text(tmp_path: Path) -> None:
         b"CREATE TABLE TASK", b"CREATE TABL\xd6 TASK"))  # fmt: skip
     with pytest.raises(RoofwatchError, match=r"x\.db is a damaged SQLite database"):
         read(path)
+
+
+def test_a_database_in_memory(made: Callable[[], Any]) -> None:
+    """An open file without a descriptor; one that only begins as a database is damaged."""
+    db = made()
+    db.kernels([{"start": 0, "end": 10}])
+    told = db.read()
+    assert read(io.BytesIO(db.path.read_bytes())).groups == told.groups
+    with pytest.raises(RoofwatchError, match=r"damaged SQLite database|cannot be opened"):
+        read(io.BytesIO(b"SQLite format 3\x00" + b"x" * 100))

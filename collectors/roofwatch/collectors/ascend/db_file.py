@@ -11,7 +11,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
@@ -219,14 +219,27 @@ def _by_path(path: str) -> sqlite3.Connection:
 
 
 def _in_memory(file: BinaryIO, name: str) -> sqlite3.Connection:
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
     if size > MAX_IN_MEMORY:
         raise RoofwatchError(
             f"{name} has {size >> 20} MiB, and a database handed over by descriptor is read only up to "
             f"{MAX_IN_MEMORY >> 20} MiB: take a shorter window."
         )
     connection = sqlite3.connect(":memory:")
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as content:
+    with _writable(file) as content:
         content[_JOURNAL_MODES] = b"\x01\x01"  # in memory there is no write-ahead log
         connection.deserialize(content)
     return connection
+
+
+@contextmanager
+def _writable(file: BinaryIO) -> Iterator[mmap.mmap | bytearray]:
+    """The content of a file, of which what is changed is nobody else's."""
+    try:
+        number = file.fileno()
+    except OSError:  # it is in memory already
+        file.seek(0)
+        yield bytearray(file.read())
+        return
+    with mmap.mmap(number, 0, access=mmap.ACCESS_COPY) as content:
+        yield content
