@@ -168,7 +168,9 @@ def _waits(members: Mapping[int, Collective]) -> dict[int, int] | None:
     return {rank: min(c.duration_ns, last - c.start_unix_ns) for rank, c in members.items()}
 
 
-def _share(members: Mapping[int, Collective], waits: Mapping[int, int] | None, sums: Mapping[int, Communication]) -> None:
+def _share(
+    members: Mapping[int, Collective], waits: Mapping[int, int] | None, sums: Mapping[int, Communication]
+) -> None:
     """Counts one collective that several ranks saw."""
     if waits is None:
         moving = min(c.duration_ns for c in members.values())
