@@ -96,14 +96,13 @@ def test_products_are_the_same_however_stored(answer: dict[str, Any]) -> None:
 
 
 def test_pooling_activations_and_loss_have_partners(answer: dict[str, Any]) -> None:
-    """Forward and backward, whatever the layout: nothing of these kinds stands alone for more than a dispatch."""
+    """Forward and backward, whatever the layout: alone are autograd's nodes and wrappers, which an NPU does not have."""
     matched = {r["op"] for r in answer["rows"] if r["match"] in {"same", "size"}}
     assert {"log_softmax", "max_pool2d", "max_pool2d_backward", "relu", "relu_backward"} <= matched
-    for kind in ("pooling", "activation", "conv", "matmul"):
-        rows = [r for r in answer["rows"] if r["kind"] == kind]
-        alone = sum(r["left_ns"] for r in rows if r["match"] is None)
-        assert alone < 0.02 * sum(r["left_ns"] for r in rows), kind
-        assert sum(r["right_ns"] for r in rows if r["match"] is None) == 0, kind
+    kinds = {"pooling", "activation", "softmax", "conv", "matmul"}
+    alone = [r for r in answer["rows"] if r["kind"] in kinds and r["match"] is None]
+    assert not any(r["right_ns"] for r in alone)
+    assert all(r["op"].endswith("Backward0") or r["op"] == "aten::linear" for r in alone), [r["op"] for r in alone]
 
 
 def test_the_layout_tax_is_a_row_of_its_own(answer: dict[str, Any]) -> None:

@@ -72,6 +72,34 @@ def test_another_sequence_is_told() -> None:
     assert found["work"]["factor"] == pytest.approx((mm / 2 + attention / 4) / (mm + attention))
 
 
+def test_a_transposed_batch_is_no_sequence() -> None:
+    """(sequence, batch, width) beside (batch, sequence, width): one difference, told once."""
+
+    def both(device: Device, batch: int) -> Window:
+        kernels = [
+            stat(signature("gelu", Kind.ACTIVATION, "aten::gelu", [[batch, 64, 128]], "fp32", flops=batch * 8192,
+                           moved=batch * 65_536), 1_000, device=device),
+            stat(signature("relu", Kind.ACTIVATION, "aten::relu", [[64, batch, 128]], "fp32", flops=batch * 8192,
+                           moved=batch * 65_536), 900, device=device),
+        ]  # fmt: skip
+        return window(device, kernels, steps=9)
+
+    found = warned(compared(both(LEFT, 8), both(LEFT_TOO, 16)))
+    assert (found["batch"]["left"], found["batch"]["right"]) == (8, 16)
+    assert "sequence" not in found
+
+
+def test_wrappers_without_work_do_not_hide_it() -> None:
+    """On a CPU aten::linear is a record without FLOPs of its own: those of the product are known all the same."""
+    wrapper = signature("aten::linear", Kind.MATMUL, "aten::linear", [[4096, HIDDEN]], "bf16", flops=0, moved=0)
+
+    def wrapped(device: Device, batch: int) -> Window:
+        plain = layer(device, batch, 512, 10)
+        return window(device, [*plain.kernels, stat(wrapper, 10**6, device=device)])
+
+    assert warned(compared(wrapped(LEFT, 16), wrapped(LEFT_TOO, 8)))["work"]["factor"] == pytest.approx(0.5)
+
+
 def test_another_precision_is_told() -> None:
     """Most products in fp16 on one side; reduced fp32 is one thing, whatever the vendor calls it."""
     found = warned(compared(layer(LEFT, 8, 512, 10), layer(LEFT_TOO, 8, 512, 20, precision="fp16")))

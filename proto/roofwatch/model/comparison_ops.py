@@ -18,7 +18,7 @@ PRODUCTS = frozenset({*WITH_ADDEND, *WITH_ADDEND.values()})  # 2·M·N·K FLOPs,
 FAMILIES = {addmm: mm for mm, addmm in WITH_ADDEND.items()}  # what is one op as soon as sizes do not matter
 
 _WORDS: dict[str, str] = {
-    "mm": "mm matmul",
+    "mm": "mm",
     "addmm": "addmm addmmactivation linear mkldnnlinear linearpointwise fullyconnection",
     "bmm": "bmm batchmatmul",
     "grouped_mm": "groupedmm groupedmatmul groupedgemm",
@@ -110,7 +110,7 @@ _WORDS: dict[str, str] = {
 }  # fmt: skip
 _NAMES = {name: word for word, names in _WORDS.items() for name in names.split()}
 # Types of CANN whose squeezed name aten gives to something else.
-_OF_CANN = {"gather": "index_select", "gatherelements": "gather", "index": "index_select"}
+_OF_CANN = {"gather": "index_select", "gatherelements": "gather", "index": "index_select", "matmul": "mm"}
 _VERSION = re.compile(r"v\d{1,2}$")
 _FIXED = re.compile(r"(?<=[a-z])D$")  # "ConcatD": the same with attributes fixed when it is built
 _UNATTRIBUTED = re.compile(r"^graph \d{1,9}, unattributed$")

@@ -61,8 +61,8 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
 def _flops(side: Taken) -> Fraction | None:
     """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
     model = [p for p in side.pieces if p.sort == COMPUTE and p.kind in MODEL_KINDS]
-    known = [p for p in model if p.flops]
-    if not known or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
+    known = [p for p in model if p.flops is not None]
+    if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
         return None
     return sum((p.calls * (p.flops or 0) for p in known), Fraction(0)) / side.units
 
@@ -122,11 +122,11 @@ def _sizes(left: Taken, matches: Sequence[Match]) -> Found:
     for p in (p for match in lonely for p in match.left if p.op):
         for name, a, b in _nearest(p, theirs[p.op or ""]):
             votes[name, a, b] += p.ns
-    told: set[str] = set()
+    told: set[object] = set()
     least = APART * sum(p.ns for p in left.pieces)
     for (name, a, b), ns in sorted(votes.items(), key=lambda item: (-item[1], item[0])):
-        if name not in told and ns >= least:
-            told.add(name)
+        if not told & {name, (a, b)} and ns >= least:  # transposed, a batch looks like a sequence: told once
+            told |= {name, (a, b)}
             yield name, {"left": a, "right": b}
 
 

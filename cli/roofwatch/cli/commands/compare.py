@@ -32,9 +32,10 @@ pieces of work, matched by op, shapes and dtype, then by op and FLOPs; fused
 kernels against what does the same; then by op, then by kind. What has no
 partner stands on its side. Rows - overlap + idle = the time of a step.
 \b
-ratio     right / left
-expected  the right's roof time / the left's on the same work: the hardware
-gap       ratio / expected; above 1 the right side's software is behind
+ratio    right / left
+exp.     expected: the right's roof time / the left's on the same work
+gap      ratio / expected; above 1 the right side's software is behind
+roofs %  which part of its roof each side reaches
 """
 
 
