@@ -96,7 +96,7 @@ def test_products_are_the_same_however_stored(answer: dict[str, Any]) -> None:
 
 
 def test_pooling_activations_and_loss_have_partners(answer: dict[str, Any]) -> None:
-    """Forward and backward, whatever the layout: alone are autograd's nodes and wrappers, which an NPU does not have."""
+    """Forward and backward, whatever the layout: alone are autograd's nodes and wrappers, which no NPU has."""
     matched = {r["op"] for r in answer["rows"] if r["match"] in {"same", "size"}}
     assert {"log_softmax", "max_pool2d", "max_pool2d_backward", "relu", "relu_backward"} <= matched
     kinds = {"pooling", "activation", "softmax", "conv", "matmul"}
