@@ -142,9 +142,9 @@ def _of_windows(query: Select[Any], where: Conditions) -> Select[Any]:
     )
 
 
-def window_rows(where: Conditions) -> Select[Any]:
-    """A row a window: ``FIGURES``. The conditions are of windows, processes and nodes."""
-    named = [expression.label(name) for name, expression in FIGURES.items()]
+def window_rows(where: Conditions, names: Sequence[str] = tuple(FIGURES)) -> Select[Any]:
+    """A row a window: some of ``FIGURES``. The conditions are of windows, processes and nodes."""
+    named = [FIGURES[name].label(name) for name in names]
     query = _owners(literal(0).label("grain"), windows.c.devices_id, *named).select_from(windows)
     return _of_windows(query, where)
 
@@ -198,11 +198,14 @@ def _of_pieces(table: Table, query: Select[Any], where: Conditions) -> Select[An
     )
 
 
-def piece_rows(table: Table, where: Conditions) -> Select[Any]:
-    """The rows of a table of sums with the columns of what they sum. Conditions: of rollups, processes and nodes."""
+def piece_rows(table: Table, where: Conditions, names: Sequence[str] = tuple(FIGURES)) -> Select[Any]:
+    """The rows of a table of sums with the columns of what they sum; ``names`` as in ``window_rows``.
+
+    The conditions are of rollups, processes and nodes.
+    """
     t = table.c
     if table is window_sums:
-        columns = [t.grain, t.devices_id, *(t[name] for name in FIGURES)]
+        columns = [t.grain, t.devices_id, *(t[name] for name in names)]
     elif table is drop_sums:
         columns = [t.devices_id, t.reason, t["count"]]
     else:

@@ -13,9 +13,10 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import NAMES, plan, rows_of
 from roofwatch.store.queries.scope import among, windows_of
-from roofwatch.store.queries.timeline import sums
+from roofwatch.store.queries.timeline import sums, whole
+from roofwatch.store.rollup_schema import GREATEST
 from roofwatch.store.rollup_sources import FIGURES, FLOPS_LOW, aggregates, lost, total
-from roofwatch.store.schema import device_sums, drop_sums, window_sums, windows
+from roofwatch.store.schema import drop_sums, window_sums, windows
 
 __all__ = ["MFU", "cost", "coverage", "dropped", "figures", "lost", "mfu_by", "mfu_of", "summary"]
 
@@ -29,33 +30,43 @@ _PLAIN = (
 
 def figures(connection: Connection, f: Filter) -> dict[str, Any]:
     """Every sum over the filter's windows (``rollup_sources.FIGURES``); null where no window knows it."""
-    return once(connection, f, "figures", lambda: _figures(connection, f))
+    by_grain = _by_grain(connection, f).values()
+    found: dict[str, Any] = {}
+    for name in FIGURES:
+        known = [of[name] for of in by_grain if of[name] is not None]
+        found[name] = (max(known) if name in GREATEST else sum(known)) if known else None
+    return found
 
 
-def _figures(connection: Connection, f: Filter) -> dict[str, Any]:
-    rows = rows_of(plan(connection, f), f, window_sums)
-    found = connection.execute(select(*aggregates(rows, tuple(FIGURES)))).one()
-    return {name: None if value is None else int(value) for name, value in found._mapping.items()}  # noqa: SLF001
+def _by_grain(connection: Connection, f: Filter) -> dict[int, dict[str, Any]]:
+    """The same of each kind of table."""
+
+    def find() -> dict[int, dict[str, Any]]:
+        rows = rows_of(plan(connection, f), f, window_sums)
+        query = select(rows.c.grain, *aggregates(rows, tuple(FIGURES))).group_by(rows.c.grain)
+        found = {}
+        for grain, *values in connection.execute(query):
+            numbers = (None if value is None else int(value) for value in values)
+            found[int(grain)] = dict(zip(FIGURES, numbers, strict=True))
+        return found
+
+    return once(connection, f, "figures", find)
 
 
 def coverage(connection: Connection, f: Filter) -> CoverageSum:
     """Ledger sums. A ledger is a window's, not a device's: with a device filter, of all windows that have such one."""
-    chosen = plan(connection, f)
-    rows = rows_of(chosen, f, window_sums)
-    by_grain = select(rows.c.grain, func.sum(rows.c.windows)).group_by(rows.c.grain)
-    sources = {NAMES[grain]: int(count) for grain, count in connection.execute(by_grain)}
+    sources = {NAMES[grain]: of["windows"] for grain, of in _by_grain(connection, f).items()}
     found = {name: value or 0 for name, value in figures(connection, f).items()}
-    devices = rows_of(chosen, f, device_sums)
-    busy, span = connection.execute(select(func.sum(devices.c.busy_ns), func.sum(devices.c.span_ns))).one()
+    span, _, busy = next(iter(whole(connection, f)), (0, 0, 0))[:3]
     return CoverageSum(
         **{name: found[name] for name in _PLAIN},
         model_flops=found["model_flops_high"] * FLOPS_LOW + found["model_flops_low"],
-        busy_ns=int(busy or 0),
-        span_ns=int(span or 0),
+        busy_ns=int(busy),
+        span_ns=int(span),
         mfu=mfu_of([found[name] for name in MFU]),
         dropped=dropped(connection, f),
         sources={name: sources[name] for name in NAMES.values() if name in sources},
-        left_out=chosen.left_out,
+        left_out=plan(connection, f).left_out,
     )
 
 

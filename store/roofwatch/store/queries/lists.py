@@ -21,10 +21,10 @@ from roofwatch.store.rollup_sources import aggregates, total
 
 def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """One row a host, most device time first; over all its boots."""
-    rows = rows_of(plan(connection, f), f, schema.window_sums)
+    names = ("last_unix_ns", "windows", *MFU)
+    rows = rows_of(plan(connection, f), f, schema.window_sums, names=("device_time_ns", *names))
     c = rows.c
     device_time = func.sum(c.device_time_ns).label("device_time_ns")
-    names = ("last_unix_ns", "windows", *MFU)
     query = (
         select(c.host, device_time, func.count(c.process_id.distinct()).label("processes"), *aggregates(rows, names))
         .group_by(c.host)
@@ -56,8 +56,9 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """One row a process, the last seen first."""
-    p, rows = schema.processes.c, rows_of(plan(connection, f), f, schema.window_sums)
     names = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", *MFU)
+    p = schema.processes.c
+    rows = rows_of(plan(connection, f), f, schema.window_sums, names=("last_unix_ns", *names))
     last = func.max(rows.c.last_unix_ns).label("last")
     query = (
         select(
@@ -148,7 +149,7 @@ def _devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, _Dev
 
 def _node_versions(connection: Connection, f: Filter) -> dict[str, dict[str, list[str]]]:
     """Every version of every component that the processes of a host ran with."""
-    rows, p = rows_of(plan(connection, f), f, schema.window_sums), schema.processes.c
+    rows, p = rows_of(plan(connection, f), f, schema.window_sums, names=()), schema.processes.c
     query = select(rows.c.host, p.versions).join(rows, rows.c.process_id == p.id).distinct()
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for host, text in connection.execute(query):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 from roofwatch.model.record import Cause
 from roofwatch.model.timeline import Startup, TimelineSum, row
 from roofwatch.store.filter import Filter
+from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.scope import conditions, device_matches, devices_of, windows_of
 from roofwatch.store.rollup_schema import TIMES
@@ -57,7 +58,10 @@ def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[in
         chosen = plan(connection, f)
         times, causes = rows_of(chosen, f, device_sums), rows_of(chosen, f, cause_sums)
     found: Groups = defaultdict(TimelineSum)
-    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in connection.execute(_busy(times, by)):
+    plain = not by and only is None
+    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in (
+        whole(connection, f) if plain else connection.execute(_busy(times, by))
+    ):
         figures = found[tuple(group)]
         figures.sampled.add(int(span), int(busy), int(copy), int(comm))
         figures.estimated.add(float(est_span), float(est_busy), float(est_copy), float(est_comm))
@@ -66,6 +70,15 @@ def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[in
         figures = found[tuple(line[: len(by)])]
         figures.cause(Cause(cause)).add(int(total_ns), float(est), int(count), int(longest), example, _startup(*own))
     return dict(found)
+
+
+def whole(connection: Connection, f: Filter) -> Sequence[Any]:
+    """Span, busy and exposed times of all devices, each sampled and estimated, as one row; no row without windows."""
+
+    def find() -> Sequence[Any]:
+        return connection.execute(_busy(rows_of(plan(connection, f), f, device_sums), ())).all()
+
+    return once(connection, f, "whole", find)
 
 
 def _startup(total: int, est: float, count: int, longest: int, example: str | None) -> Startup | None:
@@ -112,7 +125,7 @@ def _windows(connection: Connection, f: Filter, limit: int) -> tuple[Places, lis
 
 def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, None]:
     del limit
-    p, rows = processes.c, rows_of(plan(connection, f), f, window_sums)
+    p, rows = processes.c, rows_of(plan(connection, f), f, window_sums, names=("windows", "steps"))
     query = (
         select(
             p.id, p.pid, p.model, rows.c.host, func.sum(rows.c.windows).label("windows"),
@@ -138,7 +151,7 @@ def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, N
 
 def _nodes(connection: Connection, f: Filter, limit: int) -> tuple[Places, None]:
     del limit
-    rows = rows_of(plan(connection, f), f, window_sums)
+    rows = rows_of(plan(connection, f), f, window_sums, names=("windows",))
     query = select(rows.c.host, func.sum(rows.c.windows).label("windows")).group_by(rows.c.host)
     models = _models(connection, f, "host")
     return {
