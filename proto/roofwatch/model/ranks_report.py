@@ -195,34 +195,46 @@ def straggler(laid: Laid, found: Found, row: Mapping[str, Any], kernels: KernelS
     peers = set(laid.by_rank()) - set(found.late)
     parts = excess(paired(laid, found), rank, peers, by_step=laid.by_step)
     classes = by_class(parts)
-    first, share = leading(classes)
-    told: dict[str, Any] = {"explanation": first, "explained_share": share, "chip": None, "kernels": []}
-    if first == COMPUTE:
-        windows = side_by_side(laid, found)
-        sides = kernels or KernelSides({}, {})
-        states = [state_of(windows[peer]) for peer in peers if peer in windows]
-        told["explanation"], told["chip"], told["kernels"] = chip_or_kernels(
-            state_of(windows[rank]), states, sides.ours, sides.theirs
-        )
-    run = found.runs[0] if found.runs else None
-    begun = _at(laid, found, run, run.first) if run else None
-    ended = _at(laid, found, run, run.last) if run and not run.still else None
-    network = 0.0 if found.by_network else classes.get(NETWORK, 0.0)
+    network = 0.0 if found.by_network else classes.get(NETWORK, 0.0)  # counts only where lateness was told by it
+    told = {f"{name}_ns": round(ns) for name, ns in classes.items()}
     return {
         **{key: row[key] for key in ("rank", "node", "process", "pid", "device")},
         "late_ns": round(sum(classes.values()) - network),
         "late_share": row["late_share"],
+        **_when(laid, found, row),
+        "excess": told if NETWORK in classes else told | {"network_ns": None},
+        "idle_excess": {cause: round(parts[cause]) for cause in CAUSES if parts[cause]},
+        **_why(laid, found, peers, classes, kernels or KernelSides({}, {})),
+    }
+
+
+def _when(laid: Laid, found: Found, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Since when the latest rank is late, and until when; by means nothing tells."""
+    run = found.runs[0] if found.runs else None
+    begun = _at(laid, found, run, run.first) if run else None
+    ended = _at(laid, found, run, run.last) if run and not run.still else None
+    windows = run.last - run.first + 1 if run else row["windows"]
+    return {
         "since_unix_ns": begun.start_unix_ns if begun else None,
         "since_step": begun.first_step if begun else None,
         "until_unix_ns": ended.start_unix_ns if ended else None,
         "from_the_first": run is not None and run.first == 0,
-        "windows": run.last - run.first + 1 if run else row["windows"],
-        "few": run is not None and run.last - run.first + 1 < RUN_LEAST,
-        "excess": {f"{name}_ns": round(ns) for name, ns in classes.items()}
-        | ({} if NETWORK in classes else {"network_ns": None}),
-        "idle_excess": {cause: round(parts[cause]) for cause in CAUSES if parts[cause]},
-        **told,
+        "windows": windows,
+        "few": windows < RUN_LEAST,
     }
+
+
+def _why(
+    laid: Laid, found: Found, peers: set[int], classes: Mapping[str, float], kernels: KernelSides
+) -> dict[str, Any]:
+    first, share = leading(classes)
+    told: dict[str, Any] = {"explanation": first, "explained_share": share, "chip": None, "kernels": []}
+    if first == COMPUTE:
+        windows = side_by_side(laid, found)
+        states = [state_of(windows[peer]) for peer in peers if peer in windows]
+        behind = chip_or_kernels(state_of(windows[found.late[0]]), states, kernels.ours, kernels.theirs)
+        told["explanation"], told["chip"], told["kernels"] = behind
+    return told
 
 
 @dataclass(frozen=True, slots=True)
