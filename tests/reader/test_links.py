@@ -82,6 +82,25 @@ def test_backlog(trace, read_trace) -> None:
     assert not alone.has_host_events
 
 
+def test_records_and_calls_without_an_id_have_nothing_in_common(trace, read_trace) -> None:
+    """A call without a correlation launched nothing that is known, nor did a record without one come from it."""
+    trace.op("aten::mm", 0, 50).call("cudaLaunchKernel", 20, 3, None).kernel("a", 40, 10, None)
+    assert [(g.op, g.linked, g.backlog) for g in read_trace(trace).groups] == [(None, False, False)]
+
+
+def test_of_two_calls_with_one_id_the_first_launched(trace, read_trace) -> None:
+    """The later one, in whatever order they are written, only shares its number."""
+    trace.op("later", 100, 20).op("first", 0, 20).call("cudaLaunchKernel", 105, 3, 1)
+    trace.call("cudaLaunchKernel", 5, 3, 1).kernel("a", 200, 10, 1)
+    assert only(read_trace(trace)).op == "first"
+
+
+def test_without_a_launch_in_the_window_nothing_is_backlog(trace, read_trace) -> None:
+    """A trace that has only waits of the host does not record launches, so that none was before it."""
+    trace.op("aten::mm", 0, 50).call("cudaDeviceSynchronize", 20, 3, 7).kernel("a", 40, 10, 3)
+    assert not only(read_trace(trace)).backlog
+
+
 def test_graph_launch_links_all_its_kernels(trace, read_trace) -> None:
     """Three kernels of one graph launch share its correlation; the op around that is not what they do."""
     trace.op("replay", 0, 50).call("cudaGraphLaunch", 20, 3, 10)

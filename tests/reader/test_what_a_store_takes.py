@@ -90,6 +90,15 @@ def test_times(trace, read_trace, change, reason, count):
     assert window.ledger.device_time_ns >= 50_000
 
 
+def test_a_device_whose_clock_is_another_one(trace, read_trace):
+    """Three host events and one kernel 104 days on: the kernel is what the trace is about, so it stays."""
+    trace.op("aten::mm", 0, 20).op("aten::mm", 30, 20).call("cudaLaunchKernel", 5, 3, 1)
+    trace.kernel("gemm", 104 * DAY_US, 50, 1)
+    window = stored(read_trace(trace))
+    assert window.ledger.dropped == {"bad_time": 3}
+    assert window.ledger.device_time_ns == 50_000
+
+
 def test_ops_of_a_cpu_104_days_apart(trace, read_trace):
     """One of them stays."""
     trace.op("aten::mm", 0, 10).op("aten::mm", 104 * DAY_US, 10)

@@ -97,6 +97,8 @@ def test_embedding_bag(count):
     shapes[6], types[6] = [12], F32
     assert count("aten::_embedding_bag_forward_only", shapes, types, concrete) == (192, 656)
     assert count("aten::_embedding_bag", shapes, types) is None
+    small = [[2, 8], *shapes[1:6], [], [], []]  # of 2 rows no more are read: 128 + (2 + 3)·32 = 288 B
+    assert count("aten::_embedding_bag", small, [*types[:6], "", SCALAR, SCALAR], concrete) == (96, 288)
 
 
 def test_reading_from_an_expanded_tensor(count):

@@ -149,6 +149,8 @@ def test_layer_norm_backward(count):
     types = [F32, F32, LIST, F32, F32, F32, F32, LIST]
     concrete = ["", "", "[64]", "", "", "", "", "[True, True, True]"]
     assert count("aten::native_layer_norm_backward", shapes, types, concrete) == (33_280, 31_808)
+    concrete[-1] = "[False, True, True]"  # of the parameters alone: 3 FLOPs an element, and no dx
+    assert count("aten::native_layer_norm_backward", shapes, types, concrete) == (7_680, 21_568)
 
 
 def test_rms_norm(count):

@@ -198,6 +198,18 @@ def test_each_gap_is_asked_of_the_thread_that_ends_it() -> None:
     assert idle(timeline) == {"launch_bound": 285, "sync": 280, "input": 100, "launch_gap": 50}
 
 
+def test_a_record_without_length_ends_no_gap() -> None:
+    """Idle 100-900 ends with b, launched at 890 from the thread that waited; not with an empty one of another thread.
+
+    790 until b's launch and 10 at the end are sync (a wait of 110-880, which drained the device), 10 + 5 launch gap,
+    5 before a's launch.
+    """
+    timeline = Timeline().step(1, (0, 1000), thread=90).launch("a", call=(5, 9), runs=(10, 100)).sync((110, 880))
+    timeline.launch("empty", call=(20, 25), runs=(900, 900), thread=101, stream=8)
+    timeline.launch("b", call=(890, 895), runs=(900, 990))
+    assert idle(timeline) == {"sync": 800, "launch_gap": 15, "launch_bound": 5}
+
+
 def test_of_records_that_begin_together_the_first_launched_ends_the_gap() -> None:
     """``second`` (launched at 980 by main) and ``other`` (at 700 by a worker that waits 600-650) both begin at 1000.
 
