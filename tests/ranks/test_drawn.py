@@ -45,7 +45,7 @@ def late(**step: Any) -> Any:
 
 
 def test_exit_codes_and_formats(run: Run) -> None:
-    """0 without a straggler, 1 with one, 4 with nothing to compare, 2 with two jobs; JSON and CSV have the same keys."""
+    """0 without a straggler, 1 with one, 4 with too little, 2 with two jobs; JSON and CSV have one set of keys."""
     done = run(scene(usual, 3))
     assert (done.returncode, done.stderr) == (0, "")
     assert "No rank is a straggler" in done.stdout
