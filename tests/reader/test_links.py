@@ -355,3 +355,10 @@ def test_events_beyond_the_limit_are_counted(trace, read_trace) -> None:
     profile = read_trace(trace, Limits(max_events=4))
     assert (only(profile).calls, profile.events_read, profile.dropped) == (4, 4, {"over_event_limit": 6})
     assert "only the first 4 events" in (profile.problem or "")
+
+
+@pytest.mark.parametrize("category", ["xpu_runtime", "privateuse1_runtime", "mtia_runtime"])
+def test_launches_of_other_runtimes(trace, read_trace, category) -> None:
+    """Kineto names the calls of other devices' runtimes after these: they link as CUDA's do."""
+    trace.op("aten::mm", 0, 50).add(category, "urEnqueueKernelLaunch", 20, 3, correlation=4).kernel("gemm", 40, 10, 4)
+    assert only(read_trace(trace)).op == "aten::mm"

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from roofwatch.collectors.carriers import cpu_formula
+from roofwatch.model.formulas import views
+from roofwatch.model.shapes import Call
+
 F32, BF16, BOOL, LONG, I32 = "float", "c10::BFloat16", "bool", "long int", "int"
 C64, F64, SCALAR, LIST = "c10::complex<float>", "double", "Scalar", "ScalarList"
 
@@ -152,3 +156,15 @@ def test_a_fused_kernel_reads_no_more_than_it_has_elements(count):
     op, dims, types = "triton_poi_fused_embedding_0", [[2], [1000, 8], [2, 8], []], [LONG, F32, F32, SCALAR]
     assert count(op, dims, types, ["", "", "", "16"]) == (0, 144)
     assert count(op, dims[:3], types[:3]) is None
+
+
+@pytest.mark.parametrize(
+    "op",
+    ["TorchDynamo Cache Lookup", "Torch-Compiled Region: 0/0", "Pregraph bytecode", "DistributedDataParallel.forward",
+     "torch.distributed.ddp.reducer::search_unused_parameters"],
+)  # fmt: skip
+def test_ranges_of_the_framework_do_no_work(op):
+    """What torch records around ops of its own is the host's time; what copies or computes inside stays an op."""
+    assert cpu_formula(Call(op), {}) is views.WRAPPER
+    assert cpu_formula(Call("torch.distributed.ddp.copy_bucket_to_grad"), {}) is None
+    assert cpu_formula(Call("CompiledFunction"), {}) is None
