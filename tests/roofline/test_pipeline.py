@@ -186,6 +186,16 @@ def test_backlog_that_cannot_borrow_is_left_out_of_the_share():
     assert found.ledger.device_time_ns == 500_000
 
 
+def test_a_copy_of_the_backlog_is_a_copy_by_definition():
+    """What was launched before the window and needs no shapes borrows nothing: bound copy, and not classifiable."""
+    old = group("Memcpy DtoH (Device -> Pinned)", 300_000, backlog=True, linked=False)
+    old.category = Category.MEMCPY
+    found = window(group(GEMM, 200_000, **MM), old)
+    (copy,) = (k for k in found.kernels if k.signature.kernel != GEMM)
+    assert (copy.bound, copy.evidence) == (Bound.COPY, Evidence.DEFINITION)
+    assert (found.ledger.classifiable_ns, found.ledger.device_time_ns) == (200_000, 500_000)
+
+
 def test_backlog_borrows_from_the_same_grid_first():
     """The kernel runs two shapes later, of like time and different bounds, at 16 and 8 blocks: the grid tells which.
 

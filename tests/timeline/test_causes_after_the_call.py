@@ -210,6 +210,16 @@ def test_a_record_without_length_ends_no_gap() -> None:
     assert idle(timeline) == {"sync": 800, "launch_gap": 15, "launch_bound": 5}
 
 
+def test_of_records_that_begin_together_one_from_before_the_window_ends_the_gap() -> None:
+    """At 130 a record of the backlog and one launched at 120 begin: the first was queued, so 30 µs are launch gap.
+
+    With 5 before a's launch and 5 after it, and 10 at the end, launch bound.
+    """
+    timeline = Timeline().step(1, (0, 300), thread=90).launch("a", call=(5, 9), runs=(10, 100))
+    timeline.launch("b", call=(120, 125), runs=(130, 290), stream=8).backlog("old", (130, 200))
+    assert idle(timeline) == {"launch_bound": 15, "launch_gap": 35}
+
+
 def test_of_records_that_begin_together_the_first_launched_ends_the_gap() -> None:
     """``second`` (launched at 980 by main) and ``other`` (at 700 by a worker that waits 600-650) both begin at 1000.
 
