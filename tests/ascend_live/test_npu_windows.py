@@ -64,9 +64,10 @@ def test_windows_of_a_training_job(node: Node, agent: LittleAgent) -> None:
 
     The job prints, and ends, as without the hook.
     """
-    job = node.start(SPEAKS, agent.path, ASCEND_STAND_IN_LIGHT="")
+    before = "for _ in range(10):\n    step()\nopen('stepped', 'w').close()\n"  # steps without a window: what one takes
+    job = node.start(SPEAKS.replace(LOOP, before + LOOP), agent.path, ASCEND_STAND_IN_LIGHT="")
     connection = agent.accept()
-    time.sleep(0.5)  # some steps without a window
+    node.until((node.folder / "stepped").exists, "ten steps")
     asked = (("PipeUtilization", True), ("MemoryAccess", False))
     for metrics, shapes in asked:
         window, database = connection.take(steps=4, shapes=shapes, metrics=metrics)
