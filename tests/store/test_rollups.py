@@ -8,18 +8,21 @@ import random
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, scope, window
 from sqlalchemy import func, select
 from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
-from roofwatch.model.record import Window
+from roofwatch.model.record import Cause, IdleCause, Window
 from roofwatch.store import rollup, schema
+from roofwatch.store.blocks import FACT
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.plan import raw_only
+from roofwatch.store.sums import COLUMN, of_windows
 from roofwatch.store.unpack import Unpacker
 
 SEEDS = int(os.environ.get("ROOFWATCH_ROLLUP_SEEDS", "1"))
@@ -161,3 +164,33 @@ def test_nothing_is_left_stale(db: Database, writer: Writer) -> None:
     with db.write() as connection:
         assert connection.execute(select(func.count()).where(r.stale)).scalar() == 0
         assert rollup.sweep(connection, END_NS) == 0
+
+
+def test_halves_and_ties_by_hand(db: Database, writer: Writer) -> None:
+    """An estimate is in whole nanoseconds, halves up; of examples as long the first in the alphabet is told.
+
+    By hand: a window of span 8 that stands for 12 has weight 1.5; a kernel of 3 ns stands for 4.5, so 5; two for 10.
+    """
+
+    def one(name: str, example: str) -> Window:
+        cause = IdleCause(Cause.INPUT, 4, 1, 4, example)
+        at = BEGIN_NS if name == "a" else BEGIN_NS + HOUR_NS
+        return window_of(name, [stat(GEMM, [3])], start_unix_ns=at, span_ns=8, represents_ns=12, causes=(cause,))
+
+    store(writer, [one("a", "second"), one("b", "first")], 1)
+    for _ in range(2):
+        found = Queries(db).run("top", Filter())
+        assert [row["est_ns"] for row in found["rows"]] == [10]
+        assert found["summary"]["causes"]["input"]["est_ns"] == 12
+        assert found["summary"]["causes"]["input"]["example"] == "first"
+        sweep(db)
+
+
+def test_calls_inside_steps_count_only_where_there_are_steps() -> None:
+    """Of windows without steps no calls are inside; a window's steps go to the row that is its kernel's first."""
+    facts = np.zeros((len(FACT), 2), np.int64)
+    facts[FACT.index("step_calls")] = 4
+    facts[FACT.index("first")] = 1
+    rows = of_windows(facts, np.array([0, 0]), np.ones(2), np.array([0, 3]))
+    assert rows.columns[COLUMN["stepping_calls"]].tolist() == [0, 4]
+    assert rows.columns[COLUMN["steps"]].tolist() == [0, 3]
