@@ -192,9 +192,6 @@ def described(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
     return found
 
 
-_signatures = described
-
-
 def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:
     """Roof time of a call, and ridge, by signature and set of peaks."""
     r = roofs.c
