@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from roofwatch.model.errors import RoofwatchError
+
 Ints = npt.NDArray[np.int64]
 
 # Columns of a window's block. ``device`` is the position in the window; ``formula_bound`` is -1 where there is none;
@@ -43,11 +45,20 @@ def pack(values: Ints) -> bytes:
 
 
 def unpack(block: bytes, columns: int) -> Ints:
-    """The matrix of a block, shape (columns, rows)."""
+    """The matrix of a block, shape (columns, rows).
+
+    Raises:
+        RoofwatchError: the block is damaged.
+    """
     if not hasattr(_own, "decompressor"):
         _own.decompressor = zstandard.ZstdDecompressor()
-    planes = np.frombuffer(_own.decompressor.decompress(block), np.uint8).reshape(8, -1)
-    matrix: Ints = np.ascontiguousarray(planes.T).view("<i8").reshape(columns, -1)
+    try:
+        planes = np.frombuffer(_own.decompressor.decompress(block), np.uint8).reshape(8, -1)
+        matrix: Ints = np.ascontiguousarray(planes.T).view("<i8").reshape(columns, -1)
+    except (zstandard.ZstdError, ValueError) as error:
+        raise RoofwatchError(
+            f"the database holds a damaged block of kernels ({error}): restore it from a copy"
+        ) from error
     return matrix
 
 

@@ -78,6 +78,7 @@ class Loader:
     known: Known = field(default_factory=Known)
     newest: dict[int, int] = field(default_factory=dict)  # the hour that each process has come to
     waiting: dict[int, int] = field(default_factory=dict)  # processes that left something to sum up before an hour
+    broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""
@@ -97,7 +98,7 @@ class Loader:
         self._window_parts(connection, windows)
         self._kernels(connection, windows)
         rollup.changed(connection, windows)
-        rollup.close(connection, windows, self.newest, self.waiting)
+        rollup.close(connection, windows, self.newest, self.waiting, self.broken)
         return outcomes
 
     def _kernels(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:

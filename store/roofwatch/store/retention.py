@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
@@ -150,6 +150,7 @@ class Upkeep:
     clock: Callable[[], float] = time.monotonic
     due_s: float = 0.0  # by the clock
     failed: str = ""
+    broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
 
     def __post_init__(self) -> None:
         """Let a store that starts answer first."""
@@ -166,7 +167,7 @@ class Upkeep:
         more = False
         try:
             with self.database.write() as connection:
-                more = rollup.sweep(connection, self.now_ns()) > 0
+                more = rollup.sweep(connection, self.now_ns(), self.broken) > 0
                 more = not prune(connection, _reference(connection, self.now_ns()), self.keep).nothing or more
             self.failed = ""
         except Exception as error:  # noqa: BLE001 - whatever it is, ingest must go on
@@ -185,8 +186,9 @@ def _reference(connection: Connection, now_ns: int) -> int:
 
 def prune_all(database: Database, now_ns: int, keep: Keep) -> Dropped:
     """Sum up all that is over and remove all that is old, in small transactions."""
+    broken: set[rollup.Piece] = set()
     with database.write() as connection:
-        while rollup.sweep(connection, now_ns):
+        while rollup.sweep(connection, now_ns, broken):
             pass
     total = Dropped()
     while True:

@@ -8,12 +8,14 @@ longer kept is added to its sums.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, delete, func, select, union_all, update
+from sqlalchemy.exc import OperationalError
 
 from roofwatch.store import bulk
 from roofwatch.store.blocks import pack
@@ -38,10 +40,13 @@ if TYPE_CHECKING:
 GRACE_NS = 300 * SECOND_NS  # after its end an hour may still get windows: segments wait, clocks differ
 AT_ONCE = 8  # pieces summed up in one transaction of ingest: about 0.1 s
 KNOWN_MOST = 100_000  # processes whose newest hour is remembered
+MOST = 1 << 62  # a sum is stored as at most that
 
 _ROWS = (window_sums, drop_sums, device_sums, cause_sums)
 Arrived = Sequence[tuple[int, "UnpackedWindow"]]  # with the number of each window
+Piece = tuple[int, int, int]  # grain, beginning, process
 _KEY = ("grain", "bucket_unix_ns", "process_id")
+_log = logging.getLogger(__name__)
 
 
 def changed(connection: Connection, arrived: Arrived) -> None:
@@ -66,8 +71,13 @@ def _make_stale(connection: Connection, grain: int, pieces: Collection[tuple[int
     return {(bucket, process) for _, bucket, process, finer in found if not finer}
 
 
-def close(connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[int, int]) -> None:
-    """Sum up what processes left: ``newest`` is the hour each has come to, ``waiting`` those with something to do."""
+def close(
+    connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[int, int], broken: set[Piece]
+) -> None:
+    """Sum up what processes left: ``newest`` is the hour each has come to, ``waiting`` those with something to do.
+
+    ``broken`` are the pieces that cannot be summed up: they stay stale, and are not tried again.
+    """
     if len(newest) > KNOWN_MOST:
         newest.clear()
     came: dict[int, int] = {}
@@ -80,35 +90,54 @@ def close(connection: Connection, arrived: Arrived, newest: dict[int, int], wait
         return
     hour = next(iter(waiting.values()))
     of = [process for process, its in waiting.items() if its == hour][:AT_ONCE]
-    pieces = _stale(connection, [rollups.c.process_id.in_(of)], hour, AT_ONCE)
-    _build_all(connection, pieces)
+    pieces = _stale(connection, [rollups.c.process_id.in_(of)], hour, AT_ONCE, broken)
+    _build_all(connection, pieces, broken)
     if len(pieces) < AT_ONCE:
         for process in of:
             del waiting[process]
 
 
-def sweep(connection: Connection, now_ns: int, most: int = AT_ONCE) -> int:
+def sweep(connection: Connection, now_ns: int, broken: set[Piece] | None = None, most: int = AT_ONCE) -> int:
     """Sum up pieces that ended some minutes ago, the oldest first; how many there were, at most ``most``."""
-    pieces = _stale(connection, [], now_ns - GRACE_NS, most)
-    _build_all(connection, pieces)
+    broken = set() if broken is None else broken
+    pieces = _stale(connection, [], now_ns - GRACE_NS, most, broken)
+    _build_all(connection, pieces, broken)
     return len(pieces)
 
 
-def _build_all(connection: Connection, pieces: Sequence[tuple[int, int, int]]) -> None:
+def _build_all(connection: Connection, pieces: Sequence[Piece], broken: set[Piece]) -> None:
     """Those of one time together: a statement costs more than what it reads."""
     together: dict[tuple[int, int], list[int]] = defaultdict(list)
     for grain, bucket, process in pieces:
         together[grain, bucket].append(process)
     for (grain, bucket), of in together.items():
+        if _failed(connection, grain, bucket, of):
+            for process in of:
+                if why := _failed(connection, grain, bucket, [process]):
+                    broken.add((grain, bucket, process))
+                    _log.warning("a sum of process %016x cannot be made: %s", process, why)
+
+
+def _failed(connection: Connection, grain: int, bucket: int, of: Sequence[int]) -> str:
+    """Why pieces could not be summed up, "" where they are: a damaged block must not hold up ingest and all others."""
+    point = connection.begin_nested()
+    try:
         build(connection, grain, bucket, of)
+    except (OperationalError, MemoryError):  # no disk, a lock: not the piece's fault, and the next try may succeed
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, what the piece is made of is still there
+        point.rollback()
+        return str(error)
+    point.commit()
+    return ""
 
 
 def _stale(
-    connection: Connection, of: Sequence[ColumnElement[bool]], until_ns: int, most: int
-) -> list[tuple[int, int, int]]:
+    connection: Connection, of: Sequence[ColumnElement[bool]], until_ns: int, most: int, broken: Collection[Piece]
+) -> list[Piece]:
     """Stale pieces that ended before a time: hours, then the days whose hours are all up to date."""
     r, hour = rollups.c, rollups.alias("hour")
-    found: list[tuple[int, int, int]] = []
+    found: list[Piece] = []
     waits = select(hour.c.grain).where(
         hour.c.stale, hour.c.grain == HOUR_S, hour.c.process_id == r.process_id,
         hour.c.bucket_unix_ns.between(r.bucket_unix_ns, r.bucket_unix_ns + (DAY_S - 1) * SECOND_NS),
@@ -118,8 +147,8 @@ def _stale(
         query = select(r.grain, r.bucket_unix_ns, r.process_id).where(
             r.stale, r.grain == grain, r.finer, ended, *of, *more
         )
-        rows = connection.execute(query.order_by(r.bucket_unix_ns).limit(most - len(found)))
-        found += [(g, b, p) for g, b, p in rows]
+        rows = connection.execute(query.order_by(r.bucket_unix_ns).limit(most - len(found) + len(broken)))
+        found += [(g, b, p) for g, b, p in rows if (g, b, p) not in broken][: most - len(found)]
         if len(found) >= most:
             break
     return found
@@ -187,8 +216,8 @@ def _blocks(grain: int, bucket: int, kernels: Sums, devices: Devices) -> Iterato
 
 
 def _whole(value: Any) -> Any:
-    """Sums of estimates come as floats that are whole numbers."""
-    return int(value) if isinstance(value, float) else value
+    """Sums come as floats that are whole numbers, or more than any engine's integers."""
+    return min(int(value), MOST) if isinstance(value, float) else value
 
 
 def _summed(name: str, of: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
@@ -199,9 +228,9 @@ def _summed(name: str, of: Select[Any] | CompoundSelect[Any]) -> Select[Any]:
         return causes_summed(rows, (c.process_id, c.device_id))
     if name == drop_sums.name:
         by = (c.process_id, c.devices_id, c.reason)
-        return select(*by, func.sum(c["count"])).group_by(*by)
+        return select(*by, total(c["count"])).group_by(*by)
     if name == device_sums.name:
-        times = [f(c[f"{prefix}{n}"]) for n in TIMES for prefix, f in (("", func.sum), ("est_", total))]
+        times = [total(c[f"{prefix}{n}"]) for n in TIMES for prefix in ("", "est_")]
         return select(c.process_id, c.device_id, func.sum(c.windows), *times).group_by(c.process_id, c.device_id)
     names = [column.name for column in window_sums.c if not column.primary_key]
     return select(c.process_id, c.devices_id, *aggregates(rows, names)).group_by(c.process_id, c.devices_id)

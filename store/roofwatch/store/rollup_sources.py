@@ -79,7 +79,7 @@ def lost() -> ColumnElement[Any]:
 
 
 def total(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A sum that does not overflow: estimates of a fleet's weeks are more than 63 bits of nanoseconds."""
+    """A sum that does not overflow, as a float: of a fleet's weeks, or a job's nonsense."""
     return func.sum(cast(column, Double))
 
 
@@ -125,7 +125,6 @@ def _figures() -> Mapping[str, ColumnElement[Any]]:
 
 
 FIGURES = _figures()
-_LONG = ("represented_ns", "cost_represented_ns", "mfu_peak_ns", "mfu_span_ns")  # times of owners, not of windows
 _OF_DEVICE = (devices.c.id.label("device_id"), devices.c.vendor, devices.c.model, devices.c.uuid, devices.c.ordinal,
               devices.c.peaks_id)  # fmt: skip
 
@@ -216,11 +215,11 @@ def piece_rows(table: Table, where: Conditions, names: Sequence[str] = tuple(FIG
 
 
 def aggregates(rows: Any, names: Sequence[str]) -> list[ColumnElement[Any]]:
-    """The sum of each column of ``FIGURES``, or the greatest."""
+    """The sum of each column of ``FIGURES``, as a float, or the greatest."""
 
     def one(name: str) -> ColumnElement[Any]:
         column = rows.c[name]
-        return func.max(column) if name in GREATEST else total(column) if name in _LONG else func.sum(column)
+        return func.max(column) if name in GREATEST else total(column)
 
     return [one(name).label(name) for name in names]
 
@@ -238,14 +237,14 @@ def causes_summed(rows: Any, by: Sequence[ColumnElement[Any]]) -> Select[Any]:
     groups = [q[key.name] for key in keys]
     return select(
         *groups,
-        func.sum(q.total_ns).label("total_ns"),
+        total(q.total_ns).label("total_ns"),
         total(q.est_ns).label("est_ns"),
-        func.sum(q["count"]).label("count"),
+        total(q["count"]).label("count"),
         func.max(q.longest_ns).label("longest_ns"),
         func.max(q.example).filter(q.place == 1).label("example"),
-        func.sum(q.startup_ns).label("startup_ns"),
+        total(q.startup_ns).label("startup_ns"),
         total(q.startup_est_ns).label("startup_est_ns"),
-        func.sum(q.startup_count).label("startup_count"),
+        total(q.startup_count).label("startup_count"),
         func.max(q.steady_longest_ns).label("steady_longest_ns"),
         func.max(q.steady_example).filter(q.steady_place == 1).label("steady_example"),
     ).group_by(*groups)

@@ -19,6 +19,7 @@ from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.scope import windows_of
+from roofwatch.store.rollup_sources import total
 from roofwatch.store.schema import device_sums, devices, processes, windows
 
 NAMED = 5  # device models in a sentence
@@ -126,7 +127,7 @@ def _stepping(connection: Connection, f: Filter) -> TimelineSum:
 
 def _stepless_ns(connection: Connection, f: Filter) -> int:
     """Device time of the others, of all devices of each: a process runs on devices of one model."""
-    return int(connection.scalar(windows_of(f, func.sum(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
+    return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
 
 
 def _peaks(connection: Connection, parts: Sequence[kernels.SignaturePart]) -> Peaks:

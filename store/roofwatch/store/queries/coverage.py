@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, select
 
 from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
@@ -73,7 +73,7 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
 def dropped(connection: Connection, f: Filter) -> dict[str, int]:
     """What the readers of the windows left out, by reason."""
     rows = rows_of(plan(connection, f), f, drop_sums)
-    query = select(rows.c.reason, func.sum(rows.c["count"])).group_by(rows.c.reason)
+    query = select(rows.c.reason, total(rows.c["count"])).group_by(rows.c.reason)
     return {reason: int(count) for reason, count in connection.execute(query)}
 
 

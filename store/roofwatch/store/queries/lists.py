@@ -24,7 +24,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     names = ("last_unix_ns", "windows", *MFU)
     rows = rows_of(plan(connection, f), f, schema.window_sums, names=("device_time_ns", *names))
     c = rows.c
-    device_time = func.sum(c.device_time_ns).label("device_time_ns")
+    device_time = total(c.device_time_ns).label("device_time_ns")
     query = (
         select(c.host, device_time, func.count(c.process_id.distinct()).label("processes"), *aggregates(rows, names))
         .group_by(c.host)
@@ -162,7 +162,7 @@ def _agent_drops(connection: Connection, f: Filter) -> dict[str, dict[str, int]]
     """Windows that the agents of a host dropped, by reason, as told in the filter's time."""
     d, s, a = schema.agent_drops.c, schema.segments.c, schema.agents.c
     query = (
-        select(schema.nodes.c.host, d.reason, func.sum(d.count))
+        select(schema.nodes.c.host, d.reason, total(d.count))
         .join(schema.segments, and_(s.agent_id == d.agent_id, s.sequence == d.sequence))
         .join(schema.agents, a.id == d.agent_id)
         .join(schema.nodes, schema.nodes.c.id == a.node_id)

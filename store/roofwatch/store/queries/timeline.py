@@ -88,7 +88,7 @@ def _startup(total: int, est: float, count: int, longest: int, example: str | No
 def _busy(rows: Any, by: Sequence[str]) -> Any:
     c = rows.c
     keys = [c[name] for name in by]
-    both = [f(c[f"{prefix}{name}"]) for name in TIMES for prefix, f in (("", func.sum), ("est_", total))]
+    both = [total(c[f"{prefix}{name}"]) for name in TIMES for prefix in ("", "est_")]
     query = select(*keys, *both)
     # Without windows a sum over nothing would be a row of nulls.
     return query.group_by(*keys) if keys else query.having(func.count() > 0)
@@ -129,7 +129,7 @@ def _processes(connection: Connection, f: Filter, limit: int) -> tuple[Places, N
     query = (
         select(
             p.id, p.pid, p.model, rows.c.host, func.sum(rows.c.windows).label("windows"),
-            func.sum(rows.c.steps).label("steps"),
+            total(rows.c.steps).label("steps"),
         )
         .join(rows, rows.c.process_id == p.id)
         .group_by(p.id, p.pid, p.model, rows.c.host)
