@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -12,7 +11,7 @@ from roofwatch.model.devices import Entry, entries
 from roofwatch.model.errors import UsageError
 from roofwatch.model.whatif import BITS, Change
 
-MOST = 1e6  # a factor beyond that is a typing error
+MOST = 1e6  # a factor beyond that, or its inverse, is a typing error
 _FACTOR = re.compile(r"(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})\s*[x×]?", re.IGNORECASE)
 OPTIONS = ("weights", "kv", "peak_compute", "bandwidth", "to_device")
 
@@ -25,7 +24,7 @@ def factor(text: str) -> float:
     """
     found = _FACTOR.fullmatch(text.strip())
     value = float(found[1]) if found else 0.0
-    if not 0 < value <= MOST:
+    if not 1 / MOST <= value <= MOST:
         raise UsageError(f"{text!r} is no factor: write it as 2x or 1.4x.")
     return value
 
@@ -59,9 +58,7 @@ def _bits(value: Any, name: str) -> str | None:
 def _number(value: Any, name: str) -> float:
     if value is None:
         return 1.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UsageError(f"{name} {value!r} is no factor: write it as 2x or 1.4x.")
-    if not 0 < value <= MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 / MOST <= value <= MOST:
         raise UsageError(f"{name} {value!r} is no factor: write it as 2x or 1.4x.")
     return float(value)
 

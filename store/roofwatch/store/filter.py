@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from roofwatch.model.errors import UsageError
+
 if TYPE_CHECKING:
     from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+
+MOST_LABELS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,9 @@ class Filter:
 
     ``process`` is a pid or the 16 hex digits of a process id; ``device`` is a part of a device model, in any case;
     ``vendor`` is nvidia, ascend, amd or cpu.
+
+    Raises:
+        UsageError: a text is none that a store could hold, or there are too many labels.
     """
 
     since_unix_ns: int | None = None
@@ -27,6 +35,15 @@ class Filter:
     labels: Mapping[str, str] = field(default_factory=dict)
     vendor: str | None = None
     job: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no statement takes: an argument of bytes that are no UTF-8, say."""
+        if len(self.labels) > MOST_LABELS:
+            raise UsageError(f"{len(self.labels)} labels to look for are too many: give at most {MOST_LABELS}")
+        words = (self.node, self.process, self.model, self.device, self.vendor, self.job)
+        for word in (*words, *self.labels, *self.labels.values()):
+            if word and not word.isascii() and word.encode(errors="replace").decode() != word:
+                raise UsageError(f"{word!a} is no text that anything here could be named: give UTF-8")
 
     def as_json(self) -> dict[str, Any]:
         """The part of an answer's ``query`` that says what was left out."""
@@ -86,4 +103,5 @@ class Asked:
     def as_json(self) -> dict[str, Any]:
         """An answer's ``query``, without its name."""
         other = {} if self.other is None else {"other": self.other.as_json()}
-        return {**self.scope.as_json(), "limit": self.limit, **other, **self.options}
+        told = {**self.scope.as_json(), "limit": self.limit, **other}
+        return {**told, **{name: value for name, value in self.options.items() if name not in (*told, "name")}}

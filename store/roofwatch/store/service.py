@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -186,21 +187,29 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.INTERNAL, str(error))
-        return pb.QueryResponse(answer=json.dumps(answer, allow_nan=False).encode())
+        return pb.QueryResponse(answer=answer)
 
-    def _answer(self, request: pb.QueryRequest) -> dict[str, Any]:
+    def _answer(self, request: pb.QueryRequest) -> bytes:
         other = Filter.from_message(request.other) if request.HasField("other") else None
-        return self._queries.run(
+        answer = self._queries.run(
             request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options)
         )
+        return json.dumps(answer, allow_nan=False).encode()
 
 
 def _options(text: str) -> dict[str, Any]:
-    """A query's own options; refuses what is no object."""
+    """A query's own options; refuses what is no object of finite numbers."""
     try:
-        found = json.loads(text) if text else {}
+        found = json.loads(text, parse_constant=_finite, parse_float=_finite) if text else {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise UsageError("the options of a query are a JSON object")
+        raise UsageError("the options of a query are a JSON object of finite numbers")
     return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number

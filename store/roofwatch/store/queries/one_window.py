@@ -30,13 +30,13 @@ def window(connection: Connection, asked: Asked) -> dict[str, Any]:
     """
     found = _named(connection, asked.options)
     scope = Filter(found["start_unix_ns"], found["start_unix_ns"] + 1, process=found["process"])
-    parts = kernels.parts_of(connection, scope)
-    sums = kernels.sums_of(connection, scope, parts, list(parts), histograms=False)
     number = found.pop("id")
+    parts = kernels.parts_of(connection, scope, [schema.windows.c.id == number])  # another may begin at its very moment
+    sums = kernels.sums_of(connection, scope, parts, list(parts), histograms=False)
     return {
         "scope": scope,  # what the answer's coverage is of
         "window": found,
-        "devices": _devices(connection, scope),
+        "devices": _devices(connection, scope, number),
         "collectives": _collectives(connection, number),
         "rows": [
             {name: getattr(one.signature, name) for name in SIGNATURE} | {name: getattr(one, name) for name in SUMS}
@@ -65,10 +65,14 @@ def _named(connection: Connection, options: Mapping[str, Any]) -> dict[str, Any]
     return {**found, "uid": found["uid"].hex(), "process": f"{found['process']:016x}", "node": found.pop("host")}
 
 
-def _devices(connection: Connection, scope: Filter) -> list[dict[str, Any]]:
+def _devices(connection: Connection, scope: Filter, number: int) -> list[dict[str, Any]]:
     """Its devices by position; the index is the device's own number."""
     c = devices_of(scope).c
-    query = select(c.position, c.vendor, c.model, c.ordinal.label("index")).order_by(c.position)
+    query = (
+        select(c.position, c.vendor, c.model, c.ordinal.label("index"))
+        .where(c.window_id == number)
+        .order_by(c.position)
+    )
     return [dict(row) for row in connection.execute(query).mappings()]
 
 

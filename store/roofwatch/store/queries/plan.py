@@ -160,7 +160,7 @@ def _hour(found: Plan, f: Filter, hour: int, state: _Bucket) -> None:
 def _buckets(connection: Connection, f: Filter, grain: int) -> dict[int, _Bucket]:
     """The hours or days in which the filter's owners have windows."""
     r = rollups.c
-    since = None if f.since_unix_ns is None else bucket_of(f.since_unix_ns, grain)
+    since = None if f.since_unix_ns is None else bucket_of(max(0, f.since_unix_ns), grain)  # no window is older
     query = (
         select(
             r.bucket_unix_ns, func.count(), func.sum(case((r.stale, 1), else_=0)), func.sum(case((r.finer, 1), else_=0))

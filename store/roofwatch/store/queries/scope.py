@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import CTE, ColumnElement, func, or_, select
+from sqlalchemy import CTE, ColumnElement, false, func, or_, select
 
 from roofwatch.model.errors import UsageError
 from roofwatch.store.filter import Filter
@@ -61,7 +61,8 @@ def _process(text: str) -> ColumnElement[bool]:
     """A pid is decimal; an id is 16 hex digits."""
     try:
         if len(text) == 16:
-            return processes.c.id == int(text, 16)
+            identity = int(text, 16)
+            return processes.c.id == identity if 0 <= identity < 1 << 63 else false()
         if text.isascii() and text.isdigit() and len(text) < 16:
             return processes.c.pid == int(text)
     except ValueError:
