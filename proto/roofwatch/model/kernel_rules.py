@@ -109,7 +109,7 @@ KERNELS = (
             r"(?<![a-z])mha(?![a-z])|mha_(fwd|bwd)|^_?(fwd|bwd)(_grouped)?_kernel(_stage\d|_dk_dv|_dq|_fuse)?$|"
             r"^_?fwd_kernel_(?!ep_)|splitkv|mlaprolog|mqa_logits|flashinfer::\w*(prefill|decode|mergestates)|"
             r"aiter\d+(fwd|bwd|pa|mla)_|gated_delta|chunk_(gla|kda|scan|state)|recompute_w_u|scaled_dot_kkt|"
-            r"fused_recurrent|selective_scan|_state_passing|(?<![a-z])mla_|gemm_softmax_gemm|kernel_unified"
+            r"fused_recurrent|selective_scan|_state_passing|^mla_|gemm_softmax_gemm|kernel_unified"
         ),
     ),
     ("softmax", r"softmax"),
