@@ -59,6 +59,7 @@ def test_two_versions_in_a_store(db: tuple[str, ...], roofwatch: Any) -> None:
         (["--node", "a", "--left", "node=b", "--right", "image=v2"], 2, "contradicts"),
         (["--left", "image=v1", "--right", "image=v2", "--per", "token"], 4, "reported no lengths: compare by step"),
         (["--left", "image=v1", "--right", "image=v2", "--per", "epoch"], 2, "epoch"),
+        (["--left", "image=v1", "--right", "image=v1"], 2, "--left and --right mean the same windows"),
         (["--left", "image=v1", "--right", "image=v2", "--here"], 2, "--here says how a FILE is read"),
     ],
 )
@@ -70,6 +71,23 @@ def test_what_cannot_be_answered(
     assert done.returncode == code, done.stderr
     assert sentence in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_why_there_is_no_answer_is_in_the_answer(db: tuple[str, ...], roofwatch: Any) -> None:
+    """A program that asks for JSON gets an object also where a side does not tell the unit."""
+    sides = ("--left", "image=v1", "--right", "image=v2")
+    done = roofwatch("compare", *db, *sides, "--per", "token", "--format", "json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["summary"], answer["rows"]) == (4, None, [])
+    assert answer["problem"] in " ".join(done.stderr.split())
+
+
+def test_windows_on_both_sides_are_told(db: tuple[str, ...], roofwatch: Any) -> None:
+    """One against all is a question, but its answer is thinner than it looks."""
+    sides = ("--left", "image=v1", "--right", "model=llama")
+    done = roofwatch("compare", *db, *sides, "--format", "json")
+    [told] = [one for one in json.loads(done.stdout)["warnings"] if one["warning"] == "shared"]
+    assert told["count"] == 1
 
 
 def test_files_that_cannot_be_compared(files: tuple[str, str], tmp_path: Path, roofwatch: Any) -> None:

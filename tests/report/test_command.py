@@ -42,6 +42,11 @@ def test_from_a_store_and_from_its_database(store: RunningStore, roofwatch: Roof
     assert "gpu-07" in first
     assert sorted(path.name for path in tmp_path.glob("*html*")) == ["db.html", "wire.html"]
 
+    piped = roofwatch("report", "--store", store.address, "--since", "all", "-o", "-")
+    assert (piped.returncode, piped.stderr) == (0, "")
+    assert re.sub(r"Made \S+ \S+", "Made", piped.stdout) == first
+    assert not (tmp_path / "-").exists()
+
 
 def test_nothing_to_report(store: RunningStore, roofwatch: Roofwatch, tmp_path: Path) -> None:
     """An empty selection: one sentence that names what there is, exit code 4, and no file."""
@@ -59,6 +64,7 @@ def test_nothing_to_report(store: RunningStore, roofwatch: Roofwatch, tmp_path: 
         (("trace.json", "--node", "gpu-07", "-o", "x.html"), 2, "--node is for a store"),
         (("trace.json", "--left", "version=v1", "-o", "x.html"), 2, "--left chooses windows of a store"),
         (("--here", "-o", "x.html"), 2, "--here says how a FILE is read"),
+        (("--before", "v=1", "--after", "v=1", "-o", "x.html"), 2, "--before and --after mean the same windows"),
         (("none.json", "-o", "x.html"), 1, "none.json"),
     ],
 )

@@ -50,7 +50,9 @@ def ask(
 
 def nothing(given: Filter, *, store: str | None, db: str | None) -> str:
     """Why nothing matches, in a sentence: what was named is not there, and what is; else what to try."""
-    for query, key, wanted in (("processes", "model", given.model), ("nodes", "node", given.node)):
+    for query, key, wanted in (
+        ("processes", "model", given.model), ("nodes", "node", given.node), ("processes", "job", given.job),
+    ):  # fmt: skip
         if not wanted:
             continue
         rows = ask(query, Filter(), LOOKED_AT, store=store, db=db)["rows"]

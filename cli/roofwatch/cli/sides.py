@@ -8,7 +8,7 @@ so is ``label.K=v`` (and ``label=K=v``, as one types ``--label K=v``) for a labe
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +49,20 @@ def side(texts: Sequence[str], base: Filter) -> Filter:
     if result.since_unix_ns and result.until_unix_ns and result.since_unix_ns >= result.until_unix_ns:
         raise click.UsageError(f"{' '.join(texts)!r}: its since is not before its until: nothing can lie between them.")
     return result
+
+
+def two_sides(
+    options: tuple[str, str], texts: tuple[Sequence[str], Sequence[str]], base: Filter
+) -> tuple[Filter, Filter]:
+    """What both sides mean.
+
+    Raises:
+        click.UsageError: as ``side``, or both mean the same.
+    """
+    one, other = (side(own, base) for own in texts)
+    if one == other:
+        raise click.UsageError(f"{options[0]} and {options[1]} mean the same windows: say what tells them apart.")
+    return one, other
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -97,7 +111,7 @@ def empty_side(option: str, given: Filter, *, store: str | None, db: str | None)
         (given.device, "device", f"device={given.device}"),
         (given.job, "job", f"job={given.job}"),
     ):
-        names = sorted({str(row[key]) for row in rows if row[key]})
+        names = sorted(_devices(rows) if key == "device" else {row[key] for row in rows if row[key]})
         if wanted and rows and (given.vendor or not any(wanted.lower() in name.lower() for name in names)):
             named = f"there is {_listed(names)}" if names else f"no process has a {key}"
             return f"{option}: no window matches {said}: {named}."
@@ -107,7 +121,7 @@ def empty_side(option: str, given: Filter, *, store: str | None, db: str | None)
 def one_sided(option: str, shared: Filter, *, store: str | None, db: str | None) -> str:
     """That a side was not said, in a sentence that names what it could be."""
     rows = ask("processes", Filter(model=shared.model), LOOKED_AT, store=store, db=db)["rows"]
-    devices = [f"device={name}" for name in sorted({row["device"] for row in rows if row["device"]})]
+    devices = [f"device={name}" for name in sorted(_devices(rows))]
     others = [
         *(f"{k}={v}" for k, v in sorted({pair for row in rows for pair in row["labels"].items()})),
         *(f"node={name}" for name in sorted({row["node"] for row in rows if row["node"]})),
@@ -115,6 +129,11 @@ def one_sided(option: str, shared: Filter, *, store: str | None, db: str | None)
     there = [*devices[:2], *others] if len(devices) > 1 else others
     named = f"there is {_listed(there)}" if there else "see what there is with 'roofwatch processes --since all'"
     return f"there are two sides to say, and {option} is missing: {named}."
+
+
+def _devices(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The device models of processes; one may have several, with commas between."""
+    return {name for row in rows for name in (row["device"] or "").split(", ") if name}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ LONGER = 0.05  # relative: how far mean windows are apart before the window is n
 _TWINS = {"hf32": "tf32"}  # reduced fp32, as one vendor and the other calls it
 
 TEXTS: Mapping[str, str] = {
+    "shared": "{count} windows are on both sides: what differs between them is more than it seems",
     "model": "the models differ: {left} on the left, {right} on the right",
     "batch": "the batches differ: {left} on the left, {right} on the right",
     "sequence": "the sequences differ: {left} on the left, {right} on the right",

@@ -115,19 +115,16 @@ def _of_store(
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
     from roofwatch.cli.asking import ask, filter_of  # noqa: PLC0415
     from roofwatch.cli.render import comparison  # noqa: PLC0415
-    from roofwatch.cli.sides import empty_side, one_sided, side  # noqa: PLC0415
+    from roofwatch.cli.sides import empty_side, one_sided, two_sides  # noqa: PLC0415
     from roofwatch.model.comparison_rows import ROW_KEYS  # noqa: PLC0415
 
     shared = filter_of(given)
     for option, texts in zip(("--left", "--right"), sides, strict=True):
         if not texts:
             raise click.UsageError(one_sided(option, shared, store=store, db=db))
-    left, right = (side(texts, shared) for texts in sides)
+    left, right = two_sides(("--left", "--right"), sides, shared)
     asked = {"per": question.per, "normalise": question.normalise}
     answer = ask("compare", left, question.limit, store=store, db=db, other=right, options=asked)
-    if answer["problem"] is not None:
-        errors.say(answer["problem"])
-        return errors.INCOMPLETE
     empty = {"left": ("--left", left), "right": ("--right", right)}
     head = [*showing.title(shared)]
     return showing.show(
@@ -135,9 +132,7 @@ def _of_store(
         question.form,
         ROW_KEYS,
         lambda it, room: comparison.report(it, comparison.Head(head, " ".join(sides[0]), " ".join(sides[1])), room),
-        empty=lambda: " ".join(
-            empty_side(empty[name][0], empty[name][1], store=store, db=db) for name in answer["empty"][:1]
-        ),
+        empty=lambda: answer["problem"] or empty_side(*empty[answer["empty"][0]], store=store, db=db),
         found=answer["summary"] is not None,
     )
 

@@ -83,11 +83,9 @@ class Question:
     def answer(self, limit: int) -> dict[str, Any]:
         """The answer of now; where a side has no windows it has no rows."""
         from roofwatch.cli.asking import ask  # noqa: PLC0415
-        from roofwatch.cli.sides import side  # noqa: PLC0415
+        from roofwatch.cli.sides import two_sides  # noqa: PLC0415
 
-        first, second = side(self.before, self.shared), side(self.after, self.shared)
-        if first == second:
-            raise click.UsageError("--before and --after mean the same windows: say what tells them apart.")
+        first, second = two_sides(("--before", "--after"), (self.before, self.after), self.shared)
         return ask("regressions", first, limit, store=self.store, db=self.db, other=second, options=self.asked)
 
     def empty(self, answer: Mapping[str, Any]) -> str:

@@ -39,10 +39,10 @@ _SIDE = "With --{other}: what is on this side of {what}; may be repeated."
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     required=True,
     metavar="PAGE",
-    help="The file to write; replaced where it exists.",
+    help="The file to write, replaced where it exists; - for stdout.",
 )
 @click.option("--left", multiple=True, metavar="K=V", help=_SIDE.format(other="right", what="a comparison"))
 @click.option("--right", multiple=True, metavar="K=V", help=_SIDE.format(other="left", what="a comparison"))
@@ -133,6 +133,9 @@ def _write(
     about = page.About(title, now_ns, version("roofwatch"), zone.here(now_ns), then, notes)
     more = (told or asked.Asked()).sections()
     written = page.page(answer, about, more, library.script()).encode()
+    if str(output) == "-":
+        click.get_binary_stream("stdout").write(written)
+        return
     _replace(output, written)
     errors.say(f"{output} written, {text.size(len(written))}: open it in a browser.")
 

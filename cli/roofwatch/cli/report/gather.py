@@ -10,7 +10,7 @@ import click
 
 from roofwatch.cli import asking
 from roofwatch.cli.report.asked import Asked
-from roofwatch.cli.sides import empty_side, one_sided, side
+from roofwatch.cli.sides import empty_side, one_sided, two_sides
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.regression import Limits
 from roofwatch.store.filter import Filter
@@ -42,12 +42,17 @@ def sides(words: Mapping[str, Sequence[str]], shared: Filter, where: Where) -> d
     """The sides that were said: left, right, before, after.
 
     Raises:
-        click.UsageError: one side of two is missing, or says nothing that could be meant.
+        click.UsageError: one side of two is missing, says nothing that could be meant, or the same as the other.
     """
     for name, other in OTHERS.items():
         if words[name] and not words[other]:
             raise click.UsageError(one_sided(f"--{other}", shared, store=where.store, db=where.db))
-    return {name: side(texts, shared) for name, texts in words.items() if texts}
+    found: dict[str, Filter] = {}
+    for pair in (("left", "right"), ("before", "after")):
+        if words[pair[0]]:
+            options = (f"--{pair[0]}", f"--{pair[1]}")
+            found |= zip(pair, two_sides(options, (words[pair[0]], words[pair[1]]), shared), strict=True)
+    return found
 
 
 def asked(

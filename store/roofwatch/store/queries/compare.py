@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
 from roofwatch.model.comparison import compare as compared
 from roofwatch.model.comparison_sides import PER, STEP, Counts, Side, basis
+from roofwatch.model.comparison_work import TEXTS
 from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
@@ -18,6 +19,7 @@ from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.regression_windows import shared
 from roofwatch.store.queries.scope import windows_of
 from roofwatch.store.rollup_sources import total
 from roofwatch.store.schema import device_sums, devices, processes, windows
@@ -50,9 +52,13 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     try:
         unit = basis(counts["left"], counts["right"], per)
         left, right = (_side(connection, f, name, counts[name], unit) for name, f in scopes.items())
-        return nothing | compared(left, right, unit, normalise=normalise, limit=asked.limit)
+        told = compared(left, right, unit, normalise=normalise, limit=asked.limit)
     except IncompleteError as error:  # on the wire it would be a failure of the store
         return nothing | {"problem": str(error)}
+    if common := shared(connection, asked.scope, asked.other):
+        warning = {"warning": "shared", "count": common, "text": TEXTS["shared"], "scaled": False}
+        told["warnings"].insert(0, warning)
+    return nothing | told
 
 
 def _options(given: Mapping[str, Any]) -> tuple[str | None, bool]:
