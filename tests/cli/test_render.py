@@ -131,6 +131,11 @@ def test_a_hostile_name_cannot_reach_the_terminal(answer: Answer) -> None:
     assert "?op?1m" in drawn
 
 
+def test_a_hostile_name_is_quoted_in_csv() -> None:
+    """What moves a cursor is written as Python writes it; what CSV quotes and every other letter stay."""
+    assert csv.render([{"kernel": "\x1b[2J\x9bé\t\n,日"}], ["kernel"]) == 'kernel\n"\\x1b[2J\\x9bé\t\n,日"\n'
+
+
 def test_csv_has_the_names_of_the_json(answer: Answer, golden: Golden) -> None:
     """Unknown is empty, lists are compact JSON, quotes are doubled."""
     row = {**answer["rows"][3], "kernel": 'a,"b"', "kind": "matmul", "shapes": [[64, 64], []]}

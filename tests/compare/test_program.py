@@ -90,6 +90,17 @@ def test_windows_on_both_sides_are_told(db: tuple[str, ...], roofwatch: Any) -> 
     assert told["count"] == 1
 
 
+def test_names_from_a_store_move_no_cursor(files: tuple[str, str], tmp_path: Path, roofwatch: Any) -> None:
+    """A label that a job was given reaches a terminal as text, also in the sentence of a usage mistake and in CSV."""
+    where = ("--db", f"sqlite:///{tmp_path / 'store.db'}")
+    assert call("import", *where, "--label", "image=\x1b]0;v1\x07", files[0]).returncode == 0
+    missing = roofwatch("compare", *where, "--since", "all", "--left", "image=v1")
+    assert (missing.returncode, missing.stderr.count("image=?]0;v1?")) == (2, 1)
+    listed = roofwatch("processes", *where, "--since", "all", "--format", "csv")
+    assert listed.returncode == 0
+    assert not {"\x1b", "\x07"} & set(missing.stderr + listed.stdout)
+
+
 def test_files_that_cannot_be_compared(files: tuple[str, str], tmp_path: Path, roofwatch: Any) -> None:
     """One file, three files, a file beside a side, nothing in a file, no file at all."""
     empty = tmp_path / "empty.json"

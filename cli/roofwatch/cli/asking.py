@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from roofwatch.cli.render.text import cut_middle
 from roofwatch.model.errors import UsageError
 from roofwatch.store.config import DEFAULT_ADDRESS
 from roofwatch.store.filter import Asked, Filter
@@ -17,6 +18,7 @@ from roofwatch.store.filter import Asked, Filter
 DEADLINE_S = 30
 LOOKED_AT = 1000  # processes or nodes, for the names that there are
 NAMED = 5  # of them
+LONGEST = 120  # columns of each
 NOTHING = (
     "nothing matches: widen the time with --since all, or see what there is with 'roofwatch nodes' and "
     "'roofwatch processes --since all'."
@@ -61,7 +63,8 @@ def nothing(given: Filter, *, store: str | None, db: str | None) -> str:
             near = get_close_matches(wanted, there, NAMED)
             named = [*near, *(name for name in there if name not in near)]
             more = f" and more ('roofwatch {query} --since all')" if len(named) > NAMED else ""
-            return f"no {key} '{wanted}' here: there is {', '.join(named[:NAMED])}{more}."
+            listed = ", ".join(cut_middle(name, LONGEST) for name in named[:NAMED])
+            return f"no {key} '{wanted}' here: there is {listed}{more}."
     return NOTHING
 
 

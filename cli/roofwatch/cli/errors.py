@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -18,9 +19,13 @@ PIPE_CLOSED = 128 + signal.SIGPIPE  # what a shell reports for a program that it
 
 def say(sentence: str) -> None:
     """A sentence for the user, on stderr."""
+    click.echo(_wrapped(f"roofwatch: {_clean(sentence)}"), err=True)
+
+
+def _clean(sentence: str) -> str:
     from roofwatch.cli.render.text import clean  # noqa: PLC0415  # most runs say nothing
 
-    click.echo(_wrapped(f"roofwatch: {clean(sentence)}"), err=True)
+    return "\n".join(map(clean, sentence.split("\n")))
 
 
 def _wrapped(sentence: str) -> str:
@@ -43,7 +48,9 @@ def exit_code(error: BaseException) -> int | None:
         case click.exceptions.Exit():
             code = error.exit_code
         case click.ClickException():
-            error.show()
+            shown = io.StringIO()
+            error.show(shown)
+            click.echo(_clean(shown.getvalue()), err=True, nl=False)  # it may name what a store holds
             code = error.exit_code
         case RoofwatchError():
             say(str(error))

@@ -14,8 +14,9 @@ from typing import Any
 
 import click
 
-from roofwatch.cli.asking import LOOKED_AT, NAMED, ask, nothing
+from roofwatch.cli.asking import LONGEST, LOOKED_AT, NAMED, ask, nothing
 from roofwatch.cli.options import NAMEABLE_TEXT, VENDORS, moment
+from roofwatch.cli.render.text import cut_middle
 from roofwatch.store.filter import Filter
 
 TIMES = {"since": "since_unix_ns", "until": "until_unix_ns"}
@@ -137,4 +138,4 @@ def _devices(rows: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (" and more" if len(names) > NAMED else "")
+    return ", ".join(cut_middle(name, LONGEST) for name in names[:NAMED]) + (" and more" if len(names) > NAMED else "")

@@ -8,6 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# What moves a terminal's cursor or recolours it is no part of a name: it is written as Python writes it.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n\r"}
+
 
 def render(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
     """Header and rows; the header is written also where there are no rows."""
@@ -26,4 +29,4 @@ def _cell(value: Any) -> object:
         return "true" if value else "false"
     if isinstance(value, list | dict):
         return json.dumps(value, separators=(",", ":"))
-    return value
+    return value.translate(_CONTROLS) if isinstance(value, str) else value
