@@ -72,6 +72,7 @@ INDUCTOR = (
 # Conv before matmul, since convolutions run on GEMM kernels; attention before both, since cuDNN's are "cudnn".
 KERNELS = (
     *INDUCTOR,
+    ("copy_fill", r"multi_tensor_apply.*(CopyFunctor|native::Copy<)"),  # _foreach_copy_: nobody trains for that
     (
         "optimizer",
         (
