@@ -229,6 +229,14 @@ def test_a_reader_that_leaves_is_no_failure_to_tell(roofwatch: Roofwatch) -> Non
     del roofwatch
 
 
+def test_an_interrupt_while_modules_are_imported_shows_no_traceback(tmp_path: Path) -> None:
+    """Ctrl-C right after the start is an end, not a bug; click is replaced by a module that is interrupted."""
+    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from roofwatch.cli.entry import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
 def test_a_full_disk_is_told(roofwatch: Roofwatch) -> None:
     """/dev/full refuses every byte: exit 1 and one sentence."""
     del roofwatch

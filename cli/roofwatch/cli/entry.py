@@ -1,17 +1,30 @@
 """Where the ``roofwatch`` program begins: with the job's PYTHONPATH out of the way of ``run``'s own imports."""
 
+from __future__ import annotations
+
 import os
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False  # of ``typing``, which takes a while
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import NoReturn
 
 
 def main() -> NoReturn:
     """``roofwatch.cli.main.main``; only ``sys`` and ``os`` may be imported before it."""
+    sys.excepthook = _failed  # until all is imported nothing else takes a Ctrl-C
     if sys.argv[1:2] == ["run"]:
         sys.path[:] = own_first(sys.path, os.environ.get("PYTHONPATH", ""))
     from roofwatch.cli.main import main as program  # noqa: PLC0415  # imports click
 
     program()
+
+
+def _failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Tell a bug, but no Ctrl-C: Python then ends with SIGINT, as a shell expects."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
 
 
 def own_first(path: list[str], pythonpath: str) -> list[str]:
