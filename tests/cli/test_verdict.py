@@ -229,6 +229,13 @@ def told(conditions: Conditions, time: TimelineSum, rows: list[Standing], *, cpu
     return {found["mistake"]: found for found in mistakes(conditions, time, rows, names, cpu=cpu)}
 
 
+def test_missing_shapes_are_told_where_they_are_why_there_is_no_roof() -> None:
+    """Two of 36 windows without shapes: 1 of 1001 without roof is no matter, 200 of 1200 are."""
+    few = Conditions(windows=36, shapeless_windows=2, opless_windows=1)
+    assert told(few, timeline(2000, 1000), [kernel(1, 1000, 0.9), kernel(2, 1, None)]) == {}
+    assert set(told(few, timeline(2000, 1000), [kernel(1, 1000, 0.5), kernel(2, 200, None)])) == {"no_ops", "no_shapes"}
+
+
 QUIET = Conditions(windows=12, steps=24, step_ns=(10, 10, 10), padding=Padding(1, 95, 100, 1, 1), cost_share=0.009)
 
 

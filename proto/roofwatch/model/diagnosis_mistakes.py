@@ -9,7 +9,7 @@ from typing import Any
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Standing
-from roofwatch.model.record import Cause, Padding, Window
+from roofwatch.model.record import Bound, Cause, Padding, Window
 from roofwatch.model.timeline import TimelineSum
 
 # Steps in which a job compiles, tunes its algorithms and grows its memory: torch.compile's last recompilation and
@@ -23,6 +23,7 @@ PADDED = 0.1  # of the tokens: below it padding explains no kernel's time
 COSTLY = 0.01  # of the job's time: the most that profiling may cost it
 BACKLOG = 0.1  # of device time: less hides no kernel that matters
 SHORT_WAITS = 0.25  # of the idle time after them: then launching again is what takes the time
+ROOFLESS = 0.1  # of the kernels' time: where less has no roof, shapes that are missing explain little
 LOOSE_GRAPHS = 0.05  # of device time: kernels of graphs that nothing is known about
 
 
@@ -84,6 +85,7 @@ def mistakes(
     """What to beware of, as ``{"mistake": name, figure: value, …}``."""
     return [
         *_recording(conditions),
+        *_shapeless(conditions, standings),
         *_start(conditions, time),
         *([] if cpu else _host_time(conditions, time)),
         *_raw_time(standings, kernel_of),
@@ -101,12 +103,19 @@ def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
         yield {"mistake": "padding", "share": padded}
     if conditions.graph_loose_share is not None and conditions.graph_loose_share > LOOSE_GRAPHS:
         yield {"mistake": "graphs", "share": conditions.graph_loose_share}
-    if conditions.opless_windows:
-        yield {"mistake": "no_ops", "without": conditions.opless_windows, "windows": conditions.windows}
-    if conditions.shapeless_windows:
-        yield {"mistake": "no_shapes", "without": conditions.shapeless_windows, "windows": conditions.windows}
     if conditions.backlog_share is not None and conditions.backlog_share > BACKLOG:
         yield {"mistake": "backlog", "share": conditions.backlog_share}
+
+
+def _shapeless(conditions: Conditions, standings: Sequence[Standing]) -> Iterator[dict[str, Any]]:
+    """Windows without operators or shapes, where these are why kernels have no roof: a few of many windows are not."""
+    inside = [s for s in standings if not s.outside and s.bound is not Bound.HOST]
+    roofless = ratio(sum(s.est_ns for s in inside if s.fraction is None), sum(s.est_ns for s in inside))
+    if roofless is not None and roofless < ROOFLESS:
+        return
+    for mistake, without in (("no_ops", conditions.opless_windows), ("no_shapes", conditions.shapeless_windows)):
+        if without:
+            yield {"mistake": mistake, "without": without, "windows": conditions.windows}
 
 
 def _start(conditions: Conditions, time: TimelineSum) -> Iterator[dict[str, Any]]:
