@@ -12,22 +12,22 @@ class Budget:
     """Bounds segments in flight, in number and in bytes. A stream that has to wait is not read, so its sender waits."""
 
     def __init__(self, limit_bytes: int = BYTES, limit_count: int = COUNT) -> None:
-        self._bytes, self._count = limit_bytes, limit_count
-        self._used_bytes = self._used_count = 0
+        self.limit_bytes, self._limit_count = limit_bytes, limit_count
+        self.used_bytes = self.used_count = 0
         self._freed = asyncio.Event()
 
     async def take(self, size: int) -> int:
         """Wait until a segment fits; gives what has to be put back."""
-        size = min(size, self._bytes)
-        while self._used_count >= self._count or self._used_bytes + size > self._bytes:
+        size = min(size, self.limit_bytes)
+        while self.used_count >= self._limit_count or self.used_bytes + size > self.limit_bytes:
             self._freed.clear()
             await self._freed.wait()
-        self._used_bytes += size
-        self._used_count += 1
+        self.used_bytes += size
+        self.used_count += 1
         return size
 
     def put_back(self, size: int) -> None:
         """The segment is gone."""
-        self._used_bytes -= size
-        self._used_count -= 1
+        self.used_bytes -= size
+        self.used_count -= 1
         self._freed.set()

@@ -78,4 +78,6 @@ class ServeConfig:
     insecure: bool = False  # plain text beyond loopback
     port_file: Path | None = None
     keep: Keep = Keep()
+    metrics: str | None = None  # HOST:PORT of /metrics
+    reflection: bool = False
     drain_s: float = 5.0  # how long open streams may take to finish after SIGTERM

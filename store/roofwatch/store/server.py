@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import grpc
 
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
+from roofwatch.proto.v1 import roofwatch_pb2
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import database
 from roofwatch.store.config import Keep, ServeConfig, format_address, is_loopback, parse_address
+from roofwatch.store.health import Monitor
 from roofwatch.store.hub import Hub
-from roofwatch.store.ingest import Writer
+from roofwatch.store.metrics import Metrics, TimedWriter, expose
 from roofwatch.store.queries import Queries, load
 from roofwatch.store.service import IngestService, QueryService
 from roofwatch.store.unreadable import Unreadable
@@ -37,15 +42,20 @@ _OPTIONS = (
 class Store:
     """A running store: writer, queries and server over one database."""
 
-    def __init__(self, db: database.Database, keep: Keep | None = None) -> None:
+    def __init__(self, db: database.Database, keep: Keep | None = None, *, reflection: bool = False) -> None:
         load()
         self._database = db
-        self._writer = Writer(db, keep)
+        self.metrics = Metrics()
+        self._writer = TimedWriter(db, keep, self.metrics)
         self.hub = Hub()
+        self._monitor = Monitor(db, self.metrics)
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(Unreadable(),))
-        self._ingest = IngestService(self._writer, self.hub)
+        self._ingest = IngestService(self._writer, self.hub, self.metrics)
         rpc.add_IngestServicer_to_server(self._ingest, self._server)
-        rpc.add_QueryServicer_to_server(QueryService(Queries(db)), self._server)
+        rpc.add_QueryServicer_to_server(QueryService(Queries(db), self.metrics), self._server)
+        self._monitor.add_to(self._server)
+        if reflection:
+            _reflect(self._server)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; gives the port.
@@ -59,15 +69,27 @@ class Store:
         except (OSError, RuntimeError) as error:
             raise RoofwatchError(f"cannot listen on {format_address(host, port)}: {_why(error)}") from error
         await self._server.start()
+        await self._monitor.start()
         return int(bound)
 
     async def stop(self, grace_s: float) -> None:
-        """Read no more, acknowledge what was read, close."""
-        self._ingest.drain()
-        await self._server.stop(grace_s)
+        """Say that it stops, read no more, acknowledge what was read, close."""
+        until = time.monotonic() + grace_s
+        await self._monitor.drain()
+        await self._ingest.drain(grace_s)  # before the server stops: until then it tells who asks that it drains
+        await self._server.stop(max(0.0, until - time.monotonic()))
         await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
         self._database.truncate_log()
         self._database.close()
+
+
+def _reflect(server: grpc.aio.Server) -> None:
+    """Let generic clients ask what this server speaks."""
+    from grpc_reflection.v1alpha import reflection  # noqa: PLC0415 - only on request
+
+    ours = roofwatch_pb2.DESCRIPTOR.services_by_name.values()
+    names = (*(service.full_name for service in ours), "grpc.health.v1.Health", reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
 
 
 def _try_bind(host: str, port: int) -> None:
@@ -98,26 +120,54 @@ def serve(config: ServeConfig) -> None:
         raise UsageError(
             f"{config.listen} can be reached from other machines in plain text: add --insecure to allow it"
         )
+    if config.metrics is not None:
+        inside, _ = parse_address(config.metrics)
+        if not config.insecure and not is_loopback(inside):
+            raise UsageError(f"metrics on {config.metrics} can be read from other machines: add --insecure to allow it")
+    raise_file_limit()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     asyncio.run(_serve(config, host, port))
 
 
 async def _serve(config: ServeConfig, host: str, port: int) -> None:
     opened = database.open(config.database)
-    store = Store(opened, config.keep)
+    store = Store(opened, config.keep, reflection=config.reflection)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, _signalled, stop)
+    shown = None
     try:
+        if config.metrics is not None:
+            shown = expose(store.metrics, *parse_address(config.metrics))
         bound = await store.start(host, port)
         if config.port_file is not None:
             _write_port(config.port_file, bound)
         sys.stderr.write(f"listening on {format_address(host, bound)}, database {opened.url}\n")
+        if shown is not None:
+            where = format_address(parse_address(config.metrics or "")[0], shown.server_port)
+            sys.stderr.write(f"metrics on http://{where}/metrics\n")
         sys.stderr.flush()
         await stop.wait()
     finally:
         await store.stop(config.drain_s)
+        if shown is not None:
+            shown.shutdown()
+            shown.server_close()
+
+
+def _signalled(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        os._exit(1)  # asked twice: at once; what is acknowledged is on disk, the rest is sent again
+    stop.set()
+
+
+def raise_file_limit() -> None:
+    """A stream is a file: take as many as the system lets, where the usual 1,024 are too few for a fleet."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _write_port(file: Path, port: int) -> None:

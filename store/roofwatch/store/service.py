@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -23,9 +24,10 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.hub import Connection, Hub
 from roofwatch.store.ingest import Writer
 from roofwatch.store.load import Hello
+from roofwatch.store.metrics import Metrics
 from roofwatch.store.outcome import Outcome, rejected
 from roofwatch.store.queries import Queries
-from roofwatch.store.unpack import Unpacker
+from roofwatch.store.unpack import Unpacked, Unpacker
 from roofwatch.store.unreadable import REASON
 
 _log = logging.getLogger(__name__)
@@ -34,24 +36,42 @@ _log = logging.getLogger(__name__)
 class IngestService(rpc.IngestServicer):  # type: ignore[misc]
     """One stream an agent: hello, then segments up, acknowledgements and commands down."""
 
-    def __init__(self, writer: Writer, hub: Hub) -> None:
-        self._writer, self._hub = writer, hub
+    def __init__(self, writer: Writer, hub: Hub, metrics: Metrics) -> None:
+        self._writer, self._hub, self._metrics = writer, hub, metrics
         self._budget = Budget()
+        metrics.watch(self._budget, hub)
         self._unpacker = Unpacker()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
         self._readers: set[asyncio.Task[None]] = set()
+        self._open = 0  # streams
+        self._ended = asyncio.Condition()
         self._draining = False
 
-    def drain(self) -> None:
-        """Read no more from any stream; each ends once what it sent is acknowledged."""
+    async def drain(self, within_s: float) -> None:
+        """Read no more from any stream; each ends once what it sent is acknowledged. Waits for that, but no longer."""
         self._draining = True
         for reader in self._readers:
             reader.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s), self._ended:
+                await self._ended.wait_for(lambda: not self._open)
 
     async def Stream(  # noqa: N802 - gRPC's name
         self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
     ) -> AsyncIterator[pb.StoreMessage]:
         """Serve one agent until it hangs up, or the store drains."""
+        self._open += 1
+        try:
+            async for message in self._serve(requests, context):
+                yield message
+        finally:
+            self._open -= 1
+            async with self._ended:
+                self._ended.notify_all()
+
+    async def _serve(
+        self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
+    ) -> AsyncIterator[pb.StoreMessage]:
         hello = await self._hello(requests, context)
         if self._draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is stopping")
@@ -137,6 +157,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
 
     async def _store(self, envelope: pb.SegmentEnvelope) -> Outcome:
         loop = asyncio.get_running_loop()
+        unpacked: Unpacked | None = None
         try:
             unpacked = await loop.run_in_executor(self._pool, self._unpacker.unpack, envelope)
         except WireError as error:
@@ -148,10 +169,18 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             _log.exception("unpacking failed")
             outcome = rejected(f"the store failed on it: {error!r}")
         else:
-            outcome = await asyncio.wrap_future(self._writer.submit(unpacked))
+            outcome = await self._commit(unpacked)
+        self._metrics.received(unpacked, outcome)
         if outcome.status == pb.REJECTED:
             _log.warning("segment %d of agent %r rejected: %s", envelope.id.sequence, envelope.id.agent, outcome.reason)
         return outcome
+
+    async def _commit(self, unpacked: Unpacked) -> Outcome:
+        try:
+            return await asyncio.wrap_future(self._writer.submit(unpacked))
+        except RoofwatchError:
+            self._metrics.received(unpacked, None)
+            raise
 
 
 async def _refuse_unreadable(context: Any) -> NoReturn:
@@ -172,8 +201,8 @@ async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
 class QueryService(rpc.QueryServicer):  # type: ignore[misc]
     """Answers for the command line."""
 
-    def __init__(self, queries: Queries) -> None:
-        self._queries = queries
+    def __init__(self, queries: Queries, metrics: Metrics) -> None:
+        self._queries, self._metrics = queries, metrics
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-query")
 
     async def Run(self, request: pb.QueryRequest | None, context: Any) -> pb.QueryResponse:  # noqa: N802 - gRPC's name
@@ -190,11 +219,12 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
         return pb.QueryResponse(answer=answer)
 
     def _answer(self, request: pb.QueryRequest) -> bytes:
-        other = Filter.from_message(request.other) if request.HasField("other") else None
-        answer = self._queries.run(
-            request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options)
-        )
-        return json.dumps(answer, allow_nan=False).encode()
+        with self._metrics.answering(request.query):
+            other = Filter.from_message(request.other) if request.HasField("other") else None
+            answer = self._queries.run(
+                request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options)
+            )
+            return json.dumps(answer, allow_nan=False).encode()
 
 
 def _options(text: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 QUIET_S = 60.0  # after a line in the log
+OURS = "/roofwatch."  # methods of our services begin so
 REASON = "a message cannot be read: the sender does not speak this protocol"
 
 _log = logging.getLogger(__name__)
@@ -29,17 +30,19 @@ class Unreadable(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         handler = await continuation(details)
         if handler is None:  # no such method
             return None
-        return handler._replace(request_deserializer=self.tolerant(handler.request_deserializer))
+        # The services that are not ours (health, reflection) know no None: for them it is a message that says nothing.
+        nothing = None if details.method.startswith(OURS) else handler.request_deserializer(b"")
+        return handler._replace(request_deserializer=self.tolerant(handler.request_deserializer, nothing))
 
-    def tolerant(self, deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-        """The same function, but None where it cannot read."""
+    def tolerant(self, deserialize: Callable[[bytes], Any], nothing: Any = None) -> Callable[[bytes], Any]:
+        """The same function, but ``nothing`` where it cannot read."""
 
         def read(data: bytes) -> Any:
             try:
                 return deserialize(data)
             except DecodeError as error:
                 self._tell(error)
-                return None
+                return nothing
 
         return read
 

@@ -26,6 +26,7 @@ Examples:
   roofwatch store serve
   roofwatch store serve --listen 0.0.0.0:7431 --insecure \\
       --db sqlite:////var/lib/roofwatch/store.db
+  roofwatch store serve --metrics 127.0.0.1:9431
 \b
 Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
 """
@@ -87,13 +88,17 @@ def command() -> None:
 )
 @keeping
 @click.option("--insecure", is_flag=True, help="Allow plain text beyond loopback.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus there; port 0 is any.")
+@click.option("--reflection", is_flag=True, help="Tell gRPC clients what the server speaks.")
 @click.option(
     "--port-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the port here once it listens."
 )
-def serve(
+def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
     listen: str,
     db: str | None,
     insecure: bool,
+    metrics: str | None,
+    reflection: bool,
     port_file: Path | None,
     keep_raw: int,
     keep_hourly: int,
@@ -105,7 +110,8 @@ def serve(
 
     folders.check_database(db)
     keep = Keep(keep_raw, keep_hourly, keep_daily)
-    server.serve(ServeConfig(listen=listen, database=db, insecure=insecure, port_file=port_file, keep=keep))
+    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection)
+    server.serve(config)
 
 
 @command.command("prune", epilog=PRUNE_EPILOG)
