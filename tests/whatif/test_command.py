@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from store_builders import H100, stat, window_of
+from store_builders import H100, MI300, stat, window_of
 
 from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.kinds import Kind
@@ -73,7 +74,7 @@ def test_the_command_shows_it(db: Database, keep: Keep, program: Program, tmp_pa
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "What if: weights in int4" in shown.stdout
-    assert "A step: 20.0 µs, then 12.5 µs (38 % less, 1.60 × as fast)" in shown.stdout
+    assert "Span for each step: 20.0 µs, then 12.5 µs (38 % less, 1.60 × as fast)" in shown.stdout
     assert "19 % latency bound, 3.8 % of" in shown.stdout
     assert "Taken for granted" in shown.stdout
     told = json.loads(program("whatif", *where, "--weights", "int4", "--format", "json").stdout)
@@ -86,6 +87,40 @@ def test_the_command_shows_it(db: Database, keep: Keep, program: Program, tmp_pa
     other = program("whatif", *where, "--device", "H200", "--on-device", "h100", "--bandwidth", "0.5x")
     assert "the ceilings of NVIDIA H200 SXM 141 GB, 0.50 × the bandwidth" in other.stdout
     assert program("whatif", *where, "--weights", "int4", "--on-device", "mi300").returncode == 4
+
+
+def test_another_device_of_several_is_refused(db: Database, keep: Keep, program: Program, tmp_path: Path) -> None:
+    """Kernels of an H100 and an MI300X on an H200: one sentence names both; not so of one."""
+    del db
+    other = stat(PRODUCT, [20_000], bound=Bound.MEMORY, roof_ns=10_000.0, ridge=200.0)
+    keep([window(), window_of("b", [other], device=MI300)])
+    where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all")
+    done = program("whatif", *where, "--device", "H200")
+    assert done.returncode == 2
+    assert f"kernels of {MI300.model} and of {H100.model}: choose with --on-device" in done.stderr
+    assert program("whatif", *where, "--device", "H200", "--on-device", "mi300").returncode == 0
+    both = " ".join(program("whatif", *where, "--bandwidth", "2x").stdout.split())
+    assert f"kernels of {MI300.model}, {H100.model} are added up: --on-device takes one" in both
+
+
+def test_a_bound_or_nothing_where_much_is_unknown(db: Database, keep: Keep, program: Program, tmp_path: Path) -> None:
+    """Of 20,042 ns at a roof 5,000 more of unknown roof make 20 %: at least; 30,000 60 %: no answer, no speedup."""
+    del db
+    where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all", "--bandwidth", "2x")
+    for name, unknown_ns in (("a", 5_000), ("b", 30_000)):
+        product = stat(PRODUCT, [round(ROOF_NS)] * 2, bound=Bound.MEMORY, roof_ns=ROOF_NS, ridge=989e12 / 3.35e12)
+        unknown = stat(Signature("x", Kind.OTHER), [unknown_ns], bound=Bound.UNKNOWN, evidence=Evidence.NONE)
+        device = dataclasses.replace(H100, model=f"device {name}")
+        keep([window_of(name, [product, unknown], span_ns=100_000, represents_ns=100_000, steps=1, device=device)])
+    few, most = (program("whatif", *where, "--on-device", f"device {name}") for name in "ab")
+    # the product takes half: 10,021 of 25,042 and of 100,000
+    assert "Kernels: 25.0 µs, then 15.0 µs (at least 40 % less" in few.stdout
+    assert "At least: 20 % of the device time may change, too" in few.stdout
+    assert "Cannot say: what 60 % of the device time would take is not known" in most.stdout
+    assert "Kernels of known roof: 20.0 µs, then 10.0 µs (50 % less)" in most.stdout
+    told = json.loads(program("whatif", *where, "--on-device", "device b", "--format", "json").stdout)["prediction"]
+    assert (told["certainty"], told["speedup"], told["span_new_ns"]) == ("cannot_say", None, None)
+    assert told["open_share"] == pytest.approx(30_000 / 50_042)
 
 
 def test_a_real_trace(program: Program, traces: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -14,7 +15,7 @@ from roofwatch.model.errors import UsageError
 from roofwatch.model.kinds import Kind
 from roofwatch.model.operands import keys_and_values, weights
 from roofwatch.model.record import Bound, Evidence, Peak, Peaks, Phase, Signature
-from roofwatch.model.whatif import Change, Fate, Replay, replay, weights_ns
+from roofwatch.model.whatif import Certainty, Change, Fate, Replay, replay, weights_ns
 from roofwatch.model.whatif_change import change_of, device, factor
 from roofwatch.model.whatif_report import Time, report
 
@@ -98,6 +99,31 @@ def test_the_ceilings_behind_a_roof() -> None:
     assert split_roof(Signature("k", Kind.NORM, flops=0, bytes=100), 80.0, None) == Ceilings(0.0, 80.0)
     assert split_roof(signature, None, 5.0) is None
     assert split_roof(signature, 0.0, 5.0) is None
+
+
+def test_products_find_the_unit_that_another_device_has() -> None:
+    """fp32 on a CPU's matrix unit: on an H200, which has none, its vector units, 66.9e12; 4096³ takes 2.05 ms."""
+    square = Signature(
+        "sgemm", Kind.MATMUL, "aten::mm", flops=2 * 4096**3, bytes=3 * 4 * 4096**2, precision="fp32", unit="matrix"
+    )
+    slow = StatSum(square, "CPU", 1, 10**9, 1e9, 1, 1, Bound.COMPUTE, Evidence.SHAPES, 1e9, 10.0)
+    found = after(change_of({"to_device": "H200"}), slow)
+    assert found.after_ns == pytest.approx(2 * 4096**3 / 66.9e12 * 1e9, rel=1e-3)
+    assert found.by[Fate.UNKNOWN] == 0
+    add = dataclasses.replace(slow, signature=dataclasses.replace(square, kind=Kind.ELEMENTWISE, op="aten::add"))
+    assert after(change_of({"to_device": "H200"}), add).certainty is Certainty.CANNOT_SAY
+
+
+def test_what_a_change_may_move_is_counted() -> None:
+    """Of unknown roof: an activation never has weights, a fused kernel may; more bandwidth may move both."""
+    relu = stat(Signature("relu", Kind.ACTIVATION), 1, bound=Bound.UNKNOWN)
+    fused = stat(Signature("triton", Kind.OTHER), 1, bound=Bound.UNKNOWN)
+    assert after(Change(weights="int4"), TOKEN, relu, fused).open_ns == fused.est_ns
+    assert after(Change(bandwidth=2.0), TOKEN, relu, fused).open_ns == relu.est_ns + fused.est_ns
+    assert after(Change(weights="int4"), TOKEN, relu).certainty is Certainty.TOLD
+    bmm = stat(Signature("bmm", Kind.MATMUL, "aten::bmm", flops=10**9, bytes=10**9, precision="fp16", unit="matrix"), 9)
+    found = after(Change(weights="int4"), TOKEN, bmm)  # 4.5 ms that may be weights, beside 7
+    assert (found.open_ns, found.certainty) == (bmm.est_ns, Certainty.AT_LEAST)
 
 
 def test_what_has_no_roof_that_explains_its_time_stays() -> None:

@@ -58,7 +58,13 @@ _OPS = (
     (Kind.GROUPED_MATMUL, r"grouped_?(mm|gemm|matmul)|group_gemm|_grouped_(stacked|dynamic|cat)$|bf16_grouped$"),
     (Kind.CONV, r"conv(olution)?(_|$|[123]d)|^_?conv|convolution|conv_depthwise|thnn_conv"),
     (Kind.ATTENTION, r"attention|attn|paged|fmha|mha_|mla_|(_fa\d_C|sgl_kernel)::\w*fwd|merge_state"),
-    (Kind.OPTIMIZER, r"^_foreach_(?!(copy|zero)$)|^_fused_(adam|adamw|sgd|adagrad)|_amp_(foreach|update)|^optimizer\.|fused_?adam"),
+    (
+        Kind.OPTIMIZER,
+        (
+            r"^_foreach_(?!(copy|zero)$)|^_fused_(adam|adamw|sgd|adagrad)|_amp_(foreach|update)|^optimizer\.|"
+            r"fused_?adam"
+        ),
+    ),
     (Kind.ROPE, r"rotary|rope"),
     (Kind.SOFTMAX, r"softmax"),
     (Kind.LOSS, r"_loss|cross_entropy|^ctc|kl_div"),

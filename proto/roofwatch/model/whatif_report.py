@@ -10,7 +10,7 @@ from typing import Any
 
 from roofwatch.model.answer import ratio, weight_of
 from roofwatch.model.record import Window
-from roofwatch.model.whatif import BITS, Change, Fate, Foretold, Replay
+from roofwatch.model.whatif import BITS, Certainty, Change, Fate, Foretold, Replay
 
 ROW_KEYS = (
     "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "device", "calls", "est_ns", "share", "new_ns",
@@ -42,7 +42,7 @@ def report(found: Replay, time: Time, limit: int) -> dict[str, Any]:
         "prediction": _prediction(found, time),
         "touched": _touched(found),
         "training": found.training,
-        "assumptions": list(_assumptions(found)),
+        "assumptions": list(_assumptions(found, steps=time.step_ns is not None)),
         "rows": _rows(found, limit),
     }
 
@@ -67,17 +67,25 @@ def _prediction(found: Replay, time: Time) -> dict[str, Any]:
     saved = (before - after) * beside
     span = time.span_ns - saved if time.span_ns else None
     slower = ratio(span, time.span_ns) if span is not None else None
-    return {
-        "kernels_ns": round(before),
+    then = {
         "kernels_new_ns": round(after),
-        "busy_ns": round(time.busy_ns),
         "busy_new_ns": round(time.busy_ns - saved),
-        "span_ns": round(time.span_ns),
         "span_new_ns": None if span is None else round(span),
-        "step_ns": None if time.step_ns is None else round(time.step_ns),
         "step_new_ns": None if time.step_ns is None or slower is None else round(time.step_ns * slower),
         "speedup": None if not slower or slower <= 0 else 1.0 / slower,
         "kernels_speedup": ratio(before, after),
+    }
+    known = [k for k in found.kernels if k.fate in {Fate.CHANGED, Fate.SAME}]
+    return {
+        "certainty": str(found.certainty),
+        "open_share": ratio(found.open_ns, before),
+        "kernels_ns": round(before),
+        "busy_ns": round(time.busy_ns),
+        "span_ns": round(time.span_ns),
+        "step_ns": None if time.step_ns is None else round(time.step_ns),
+        **(dict.fromkeys(then) if found.certainty is Certainty.CANNOT_SAY else then),
+        "roofed_ns": round(sum(k.sums.est_ns for k in known)),
+        "roofed_new_ns": round(sum(k.est_ns for k in known)),
     }
 
 
@@ -92,7 +100,7 @@ def _touched(found: Replay) -> dict[str, Any]:
     }
 
 
-def _assumptions(found: Replay) -> Iterable[str]:
+def _assumptions(found: Replay, *, steps: bool) -> Iterable[str]:
     change = found.change
     yield "each kernel keeps the share of its roof that it reaches now"
     if change.weights is not None:
@@ -105,8 +113,12 @@ def _assumptions(found: Replay) -> Iterable[str]:
         yield f"keys and values of {BITS[change.kv]} bits where attention reads them, their scales not counted"
     if change.device is not None:
         yield f"kernels reach the same share of the roof on the {change.device}, and run there in the same precision"
+    if len(found.models) > 1:
+        yield f"kernels of {', '.join(found.models)} are added up: --on-device takes one"
     yield "communication and copies take as long as before"
     yield "idle time stays: a host that is too slow now hides nothing of what the device saves"
+    if steps:
+        yield "the span over its steps holds what was launched before them, too, which a step of 'compare' does not"
     if found.training and (change.weights is not None or change.kv is not None):
         yield "the selection trains: only forward kernels have fewer bytes, and quantised weights are for inference"
 

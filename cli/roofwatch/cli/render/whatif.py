@@ -8,7 +8,7 @@ from typing import Any
 from roofwatch.cli.render import kernels, text
 from roofwatch.cli.render.diagnosis import wrapped
 from roofwatch.cli.render.table import Column, table
-from roofwatch.model.whatif import Fate
+from roofwatch.model.whatif import Certainty, Fate
 
 Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -44,7 +44,9 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
         return "\n".join(lines) + "\n"
     lines += ["", *wrapped(f"What if: {_change(answer['change'])}", room), *_prediction(answer["prediction"], room)]
     changed = [row for row in answer["rows"] if row["saved_ns"]]
-    lines += ["", *(_rows(changed, room) if changed else ["No kernel takes another time."])]
+    told = answer["prediction"]["certainty"] == Certainty.TOLD
+    none = "No kernel takes another time." if told else "No kernel is known to take another time."
+    lines += ["", *(_rows(changed, room) if changed else [none])]
     lines += ["", *_touched(answer, room)]
     assumed = [line for sentence in answer["assumptions"] for line in _bullet(sentence, room)]
     return "\n".join([*lines, "", "Taken for granted", *assumed]) + "\n"
@@ -60,20 +62,35 @@ def _change(change: Row) -> str:
 
 
 def _prediction(told: Row, room: int) -> list[str]:
-    """Of a step where there are steps, else of the busy time; and of the kernels alone."""
-    name = "A step" if told["step_ns"] is not None else "The span"
+    """Of the span, a step of it where there are steps; and of the kernels alone. First what the answer is worth."""
+    certainty, open_share = told["certainty"], text.percent(told["open_share"])
+    if certainty == Certainty.CANNOT_SAY:
+        lines = wrapped(f"Cannot say: what {open_share} of the device time would take is not known", room)
+        before, after = told["roofed_ns"], told["roofed_new_ns"]
+        if before:
+            share = 1.0 - after / before
+            rest = f"Kernels of known roof: {text.duration(before)}, then {text.duration(after)} ({_less(share)})"
+            lines += wrapped(rest, room)
+        return lines
+    name = "Span for each step" if told["step_ns"] else "Span"
+    bound = {Certainty.AT_LEAST: "at least ", Certainty.ABOUT: "about "}.get(certainty, "")
     before, after = (
         (told["step_ns"], told["step_new_ns"]) if told["step_ns"] else (told["span_ns"], told["span_new_ns"])
     )
-    lines = []
-    if before:
-        share = 1.0 - after / before if after is not None else None
-        faster = _faster(told["speedup"])
-        lines += wrapped(f"{name}: {text.duration(before)}, then {text.duration(after)} ({_less(share)}{faster})", room)
-    whole, then = told["kernels_ns"], told["kernels_new_ns"]
-    share = 1.0 - then / whole if whole else None
-    how = f"{_less(share)}{_faster(told['kernels_speedup'])}"
-    return [*lines, *wrapped(f"Kernels: {text.duration(whole)}, then {text.duration(then)} ({how})", room)]
+    lines = _change_line(name, before, after, told["speedup"], bound, room) if before else []
+    lines += _change_line("Kernels", told["kernels_ns"], told["kernels_new_ns"], told["kernels_speedup"], bound, room)
+    if bound:
+        lines += wrapped(f"{bound.strip().capitalize()}: {open_share} of the device time may change, too", room)
+    return lines
+
+
+def _change_line(
+    name: str, before: float, after: float | None, speedup: float | None, bound: str, room: int
+) -> list[str]:
+    share = 1.0 - after / before if before and after is not None else None
+    how = f"{_less(share)}{_faster(speedup)}"
+    bound = "" if how.startswith("no change") and bound == "about " else bound
+    return wrapped(f"{name}: {text.duration(before)}, then {text.duration(after)} ({bound}{how})", room)
 
 
 def _less(share: float | None) -> str:
