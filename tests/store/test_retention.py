@@ -121,6 +121,15 @@ def test_answers_are_those_of_a_store_that_kept_everything(tmp_path: Path, level
         db.close()
 
 
+def test_who_keeps_for_millennia_keeps(db: Database) -> None:
+    """More nanoseconds than 64 bits: nothing is removed, and what is over is summed up."""
+    store(db, [at("old", 0)], 1)
+    for_ever = 10**11
+    assert prune_all(db, BEGIN_NS + 1000 * DAY_NS, Keep(for_ever, for_ever, for_ever)).nothing
+    assert total(db, Filter()) == (10, [])
+    assert Queries(db).run("top", Filter())["coverage"]["source"] == "daily"
+
+
 def test_imported_windows_stay(db: Database) -> None:
     """A file's date says nothing of how long somebody wants it."""
     imported = dataclasses.replace(at("file", 5), trigger=Trigger.IMPORTED)

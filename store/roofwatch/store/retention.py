@@ -31,6 +31,7 @@ from roofwatch.store.schema import (
     windows,
 )
 
+MOST = 1 << 62  # ns; who keeps for millennia asks for more than 64 bits
 AT_ONCE = 32  # pieces in one transaction: some 2,000 windows, about 0.1 s
 EVERY_S = 30.0  # between two looks at whether there is something to do…
 AGAIN_S = 1.0  # …and while there is
@@ -89,9 +90,10 @@ def _old(connection: Connection, grain: int, before_ns: int, most: int, *, finer
         w.start_unix_ns.between(r.bucket_unix_ns, r.bucket_unix_ns + grain * SECOND_NS - 1),
         w.trigger == Trigger.IMPORTED,
     )
+    ended = max(0, before_ns) - grain * SECOND_NS
     query = (
         select(r.bucket_unix_ns, r.process_id)
-        .where(~r.stale, r.grain == grain, r.bucket_unix_ns <= before_ns - grain * SECOND_NS)
+        .where(~r.stale, r.grain == grain, r.bucket_unix_ns <= ended)
         .where(r.finer if finer else ~r.finer, ~imported.exists())
         .order_by(r.bucket_unix_ns)
         .limit(most)
@@ -132,7 +134,7 @@ def _drop_segments(connection: Connection, age_ns: int, most: int) -> int:
     """Numbers of segments so much older than the newest that no agent sends them again."""
     s, d = segments.c, agent_drops.c
     newest = select(func.max(s.received_unix_ns)).scalar_subquery()
-    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < newest - age_ns).limit(most * 100)
+    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < newest - min(age_ns, MOST)).limit(most * 100)
     old = connection.execute(query).all()
     for agent, sequence in old:
         connection.execute(delete(agent_drops).where(d.agent_id == agent, d.sequence == sequence))
