@@ -117,8 +117,8 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "share": ratio(est, whole),
         "mean_ns": ratio(total, calls),
         "min_ns": low,
-        "p50_ns": _percentile(histogram, 0.50, low, high),
-        "p95_ns": _percentile(histogram, 0.95, low, high),
+        "p50_ns": percentile(histogram, 0.50, low, high),
+        "p95_ns": percentile(histogram, 0.95, low, high),
         "max_ns": high,
         "flops": signature.flops,
         "bytes": signature.bytes,
@@ -181,7 +181,7 @@ def _bandwidths(signature: Signature, mean_ns: float | None) -> dict[str, float 
     return {"algbw": algorithm, "busbw": None if factor is None else algorithm * factor(size)}
 
 
-def _percentile(histogram: Histogram, q: float, low: int, high: int) -> int | None:
+def percentile(histogram: Histogram, q: float, low: int, high: int) -> int | None:
     """A histogram's percentile in whole nanoseconds, held between the least and the greatest value seen."""
     value = histogram.percentile(q)
     return None if value is None else round(min(max(value, low), high))

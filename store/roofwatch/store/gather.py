@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class OfDevice:
     model: str
     peaks_id: int
     process_id: int  # of whose windows it was seen in first
+    at_unix_ns: int  # when that window, or the hour or day, began
 
 
 @dataclass(slots=True)
@@ -47,11 +48,15 @@ class Devices:
 
     by_process: bool = False
     rows: list[OfDevice] = field(default_factory=list)
-    numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+
+    def key(self, device: OfDevice) -> Hashable:
+        """What is one device here."""
+        return (device.process_id if self.by_process else 0, device.id)
 
     def number(self, device: OfDevice) -> int:
         """The number of a device, a new one at its first sight."""
-        found = self.numbers.setdefault((device.process_id if self.by_process else 0, device.id), len(self.rows))
+        found = self.numbers.setdefault(self.key(device), len(self.rows))
         if found == len(self.rows):
             self.rows.append(device)
         return found
@@ -71,7 +76,7 @@ def _places(connection: Connection, where: Conditions, known: Devices) -> _Place
     """Positions that the conditions leave out have no device (-1)."""
     w, d = windows.c, window_devices.c
     query = (
-        select(w.id, d.position, weight(), w.steps, *_DEVICE_COLUMNS, w.process_id)
+        select(w.id, d.position, weight(), w.steps, *_DEVICE_COLUMNS, w.process_id, w.start_unix_ns)
         .select_from(windows)
         .join(processes, processes.c.id == w.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -156,7 +161,7 @@ def from_pieces(
     k, r = kernel_sums.c, rollups.c
     columns = (k.rows, k.sums, *([k.histograms] if histograms else []))
     query = (
-        select(*_DEVICE_COLUMNS, r.process_id, *columns)
+        select(*_DEVICE_COLUMNS, r.process_id, r.bucket_unix_ns, *columns)
         .select_from(rollups)
         .join(processes, processes.c.id == r.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -175,8 +180,8 @@ def from_pieces(
 
 
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
-    counts = [row[5] for row in rows]
-    columns = joined([unpack(row[6], len(SUM)) for row in rows], len(SUM))
-    device = np.repeat(np.array([known.number(OfDevice(*row[:5])) for row in rows], np.int64), counts)
-    told = Histograms.joined([Histograms.unpack(row[7], row[5]) for row in rows]) if histograms else None
+    counts = [row[6] for row in rows]
+    columns = joined([unpack(row[7], len(SUM)) for row in rows], len(SUM))
+    device = np.repeat(np.array([known.number(OfDevice(*row[:6])) for row in rows], np.int64), counts)
+    told = Histograms.joined([Histograms.unpack(row[8], row[6]) for row in rows]) if histograms else None
     return Sums(columns, device, told).where(_wanted(columns[0], device, wanted))

@@ -88,12 +88,14 @@ def gathered(
     histograms: bool = False,
     wanted: Collection[int] | None = None,
     where: Conditions = (),
+    known: Devices | None = None,
 ) -> tuple[Sums, list[OfDevice]]:
     """The kernels of a filter, one row a device, signature, bound and evidence; of ``wanted`` signatures only.
 
-    ``where`` limits the windows further (columns of ``windows``): then they are read one by one.
+    ``where`` limits the windows further (columns of ``windows``): then they are read one by one. ``known`` says what is
+    one device.
     """
-    chosen, known = windows_only(f) if where else plan(connection, f), Devices()
+    chosen, known = windows_only(f) if where else plan(connection, f), known or Devices()
     parts = []
     if chosen.has_windows:
         own = [chosen.windows, *owners(f), *device_sets_of(f, windows.c.devices_id), *where]

@@ -26,6 +26,7 @@ from roofwatch.store.schema import nodes, processes, rollups, window_sums, windo
 
 NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
 _RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
+_STRETCH_S: ContextVar[int] = ContextVar("stretch", default=0)
 
 
 class Which(Enum):
@@ -101,6 +102,16 @@ def raw_only() -> Iterator[None]:
         _RAW_ONLY.reset(token)
 
 
+@contextmanager
+def stretches(seconds: int) -> Iterator[None]:
+    """Answers are told by stretches of time so long (0: they are not): take nothing from what sums up longer ones."""
+    token = _STRETCH_S.set(seconds)
+    try:
+        yield
+    finally:
+        _STRETCH_S.reset(token)
+
+
 @dataclass(slots=True)
 class _Bucket:
     """The pieces of one hour or day."""
@@ -114,14 +125,18 @@ def plan(connection: Connection, f: Filter, coarsest: int = DAY_S) -> Plan:
     """Where the answer to a filter comes from; from nothing coarser than that while what is finer is kept."""
     if _RAW_ONLY.get() or not coarsest:
         return windows_only(f)
+    if stretch := _STRETCH_S.get():
+        longest = next((grain for grain in (DAY_S, HOUR_S) if stretch % grain == 0), 0)
+        return once(connection, f, f"stretch{longest}", lambda: _plan(connection, f, longest, longest))
     return once(connection, f, f"plan{coarsest}", lambda: _plan(connection, f, coarsest))
 
 
-def _plan(connection: Connection, f: Filter, coarsest: int) -> Plan:
+def _plan(connection: Connection, f: Filter, coarsest: int, longest: int = DAY_S) -> Plan:
+    """``longest``: of what is only kept in longer sums nothing is taken, as of what the filter cuts."""
     found = Plan()
     days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
     for day, state in sorted(days.items()):
-        inside = _inside(f, day, DAY_S)
+        inside = _inside(f, day, DAY_S) and longest >= DAY_S
         if inside and not state.stale and coarsest >= DAY_S:
             found.add(DAY_S, day, day + DAY_S * SECOND_NS)
             continue
@@ -132,7 +147,7 @@ def _plan(connection: Connection, f: Filter, coarsest: int) -> Plan:
                 found.left_out.append(_cut(f, day, DAY_S))
         for hour in range(day, day + DAY_S * SECOND_NS, HOUR_S * SECOND_NS):
             if hour in hours:
-                _hour(found, f, hour, hours[hour])
+                _hour(found, f, hour, hours[hour], whole=_inside(f, hour, HOUR_S) and longest >= HOUR_S)
     return found
 
 
@@ -143,9 +158,9 @@ def windows_only(f: Filter) -> Plan:
     return found
 
 
-def _hour(found: Plan, f: Filter, hour: int, state: _Bucket) -> None:
+def _hour(found: Plan, f: Filter, hour: int, state: _Bucket, *, whole: bool) -> None:
     end = hour + HOUR_S * SECOND_NS
-    if not _inside(f, hour, HOUR_S):
+    if not whole:
         if state.finer < state.pieces:
             found.left_out.append(_cut(f, hour, HOUR_S))
         if state.finer:

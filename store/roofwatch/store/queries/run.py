@@ -12,6 +12,7 @@ from roofwatch.store.database import Database
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries.coverage import coverage
 from roofwatch.store.queries.memo import one_answer
+from roofwatch.store.queries.plan import stretches
 
 # By name module and function, imported when asked: a command line needs one of them, and all take a fifth of a second.
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -39,6 +40,7 @@ ASKED: Mapping[str, str] = {
     "regressions": "regressions.regressions",
     "window": "one_window.window",
     "whatif": "whatif.whatif",
+    "top_by": "grouped.top_by",
 }
 
 
@@ -82,7 +84,8 @@ class Queries:
                 parts = _function(ASKED[query])(connection, asked)
             else:
                 parts = _function(QUERIES[query])(connection, scope, limit)
-            seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
+            with stretches(parts.pop("stretch_s", 0)):
+                seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
             if other is not None:
                 parts["coverage_other"] = coverage(connection, other).as_json()
         rows = parts.pop("rows")
