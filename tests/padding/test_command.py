@@ -102,3 +102,11 @@ def test_help_says_how(program: Program) -> None:
     shown = program("padding", "--help").stdout
     assert "batch(lengths=" in shown
     assert "--lengths 120,2048" in shown
+
+
+def test_sequences_that_are_cut_are_told(program: Callable[..., Any]) -> None:
+    """10 and 20 padded to 15: one of two is longer; padded to 20 none is."""
+    done = program("padding", "--lengths", "10,20", "--padded-to", "15")
+    assert done.returncode == 0
+    assert "1 of 2 sequences are longer than --padded-to 15 and count as cut to it: the longest has 20" in done.stderr
+    assert program("padding", "--lengths", "10,20", "--padded-to", "20").stderr == ""

@@ -69,6 +69,31 @@ def test_a_store_tells_what_the_lengths_and_kernels_tell(db: Database, keep: Kee
     assert found["recommendation"]["boundaries"] == [10, 40]
 
 
+def test_only_windows_of_known_intervals_make_hours(db: Database, keep: Keep, padded: Padded) -> None:
+    """Two jobs, an hour apart, each busy for its minute; the second's first window stands for nothing, with 1000 ns.
+
+    Two minutes of device time in two minutes: 24 device-hours a day, not 24 · 2 ÷ 62; and a job beside the first, of
+    half its minute, makes 2.5 minutes in 2.
+    """
+    first, second = scene(padded)
+    hour = 3600 * SECOND
+    job = process_of(pid=42, model="told")
+    more = {"process": job, "span_ns": 1000, "device": H100}
+    silent = padded(window_of("c", kernels(), start_unix_ns=first.start_unix_ns + hour, **more), TOLD)  # type: ignore[arg-type]
+    later = {**more, "represents_ns": 60 * SECOND, "start_unix_ns": first.start_unix_ns + hour + 90 * SECOND}
+    keep([first, silent, padded(window_of("d", kernels(), **later), TOLD)])  # type: ignore[arg-type]
+    found = ask(db)
+    assert found["period_ns"] == 120 * SECOND
+    assert found["device_hours_per_day"] == pytest.approx(24.0)
+    beside = {**later, "process": process_of(pid=43, model="told"), "represents_ns": 30 * SECOND}
+    keep([padded(window_of("e", kernels(), **beside), TOLD)])  # type: ignore[arg-type]
+    assert ask(db)["device_hours_per_day"] == pytest.approx(24.0 * 2.5 / 2)
+    assert ask(db)["period_ns"] == 120 * SECOND
+    wide = {**later, "represents_ns": 600 * SECOND, "start_unix_ns": second.start_unix_ns + 240 * SECOND}
+    keep([padded(window_of("f", kernels(), **{**wide, "process": process_of(pid=44, model="told")}), TOLD)])  # type: ignore[arg-type]
+    assert ask(db)["period_ns"] == (600 + 60) * SECOND  # it holds the first job's minute
+
+
 def test_what_a_window_told_comes_back(db: Database, keep: Keep, padded: Padded, tmp_path: Path) -> None:
     """Lengths, shapes, rounded and unread in their columns, as they were sent."""
     told = Padding(2, 8, 10, 34, 50, ((3, 1), (5, 1)), ((2, 5, 1), (3, 4, 2)), coarsened=1, unread=7)

@@ -97,7 +97,7 @@ def test_another_device_of_several_is_refused(db: Database, keep: Keep, program:
     where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all")
     done = program("whatif", *where, "--device", "H200")
     assert done.returncode == 2
-    assert f"kernels of {MI300.model} and of {H100.model}: choose with --on-device" in done.stderr
+    assert f"the selection holds {MI300.model}, {H100.model}: choose with --on-device" in done.stderr
     assert program("whatif", *where, "--device", "H200", "--on-device", "mi300").returncode == 0
     both = " ".join(program("whatif", *where, "--bandwidth", "2x").stdout.split())
     assert f"kernels of {MI300.model}, {H100.model} are added up: --on-device takes one" in both

@@ -80,3 +80,15 @@ def padding_of(batches: Sequence[Sequence[int]], padded_to: int | None) -> Paddi
         return found
     lengths, moved = coarse(dict(found.lengths), MOST_LENGTHS)
     return replace(found, lengths=tuple((length, count) for length, count in lengths), coarsened=moved)
+
+
+def cut(batches: Sequence[Sequence[int]], padded_to: int | None) -> str | None:
+    """A sentence where sequences are longer than what batches are padded to."""
+    lengths = [length for batch in batches for length in batch]
+    longer = sum(length > padded_to for length in lengths) if padded_to is not None else 0
+    if not longer:
+        return None
+    return (
+        f"{longer:,} of {len(lengths):,} sequences are longer than --padded-to {padded_to:,} and count as cut to it: "
+        f"the longest has {max(lengths):,} tokens."
+    )

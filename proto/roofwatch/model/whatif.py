@@ -140,8 +140,8 @@ def replay(sums: Iterable[StatSum], change: Change) -> Replay:
     models = sorted({s.device or "unnamed device" for s in every})
     if change.peaks is not None and len(models) > 1:
         raise UsageError(
-            f"--device is the other device of one, and the selection holds kernels of {' and of '.join(models[:6])}"
-            f"{' and more' if len(models) > 6 else ''}: choose with --on-device."
+            f"--device foretells one device as another, and the selection holds {', '.join(models[:6])}"
+            f"{f' and {len(models) - 6} more' if len(models) > 6 else ''}: choose with --on-device."
         )
     found = Replay(change, training=any(_trains(s) for s in every))
     for s in every:

@@ -61,7 +61,7 @@ def command(  # noqa: PLR0913, PLR0917 - as many as options
     Of the windows of a store whose jobs told the lengths of their batches; of one trace FILE with --lengths; or of
     lengths alone, which tell no device time.
     """
-    from roofwatch.cli.lengths import batches_of, is_lengths, padding_of  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli.lengths import batches_of, cut, is_lengths, padding_of  # noqa: PLC0415  # --help must not pay for it
 
     if file is not None and lengths is None and is_lengths(file):
         file, lengths = None, str(file)
@@ -72,7 +72,10 @@ def command(  # noqa: PLR0913, PLR0917 - as many as options
             raise click.UsageError(f"{file} does not tell the lengths of its batches: add --lengths.")
         return _of_store(given, store, db, form)
     _no_store(file)
-    padding = padding_of(batches_of(lengths, batch_size), padded_to)
+    batches = batches_of(lengths, batch_size)
+    padding = padding_of(batches, padded_to)
+    if longer := cut(batches, padded_to):
+        errors.say(longer)
     asked = {"name": "padding", "lengths": lengths, "batch_size": batch_size, "padded_to": padded_to}
     if file is None:
         return _of_lengths(asked, padding, form)

@@ -150,7 +150,7 @@ def _assumed(answer: Answer) -> Iterator[str]:
     yield "device time only: more and smaller batches also mean more launches and, in training, another order"
     if answer["device_hours_per_day"] is not None:
         period, rate = text.duration(answer["period_ns"]), text.significant(answer["device_hours_per_day"])
-        yield f"a day like the {period} that were seen: {rate} device-hours a day in all"
+        yield f"a day like the {period} in which jobs were seen to run: {rate} device-hours a day in all"
     split = answer["split"]
     for name, means in (("unroofed", "of unknown roof: it shrinks with its work"), ("latency", "latency bound")):
         if (split[f"{name}_share"] or 0.0) >= MUCH:

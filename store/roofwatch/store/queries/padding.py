@@ -38,8 +38,8 @@ def padding(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     parts = _parts(connection, f, chosen, whole=not silent and not left)
     sums = kernels.sums_of(connection, f, parts, list(parts), histograms=False)
     time = device_time((one for group in sums.values() for one in group), Batches(told.shapes))
-    period = _period_ns(connection, f, chosen) if chosen else None
-    hours = time.total_ns / period * DAY_HOURS if period else None
+    period, apart = _period_ns(connection, f, chosen) if chosen else (None, 0)
+    hours = max(0.0, time.total_ns - apart) / period * DAY_HOURS if period else None
     return {
         **report(Seen(told, time, hours)),
         "processes": len(chosen),
@@ -132,9 +132,18 @@ def _parts(
     return parts
 
 
-def _period_ns(connection: Connection, f: Filter, chosen: Collection[int]) -> int | None:
-    """From the beginning of the time that the first window stands for to the last window; None where unknown."""
+def _period_ns(connection: Connection, f: Filter, chosen: Collection[int]) -> tuple[int | None, int]:
+    """How long it is that any window stands for, None unknown; and the device time of windows that stand for nothing.
+
+    A job's first window has no interval: neither its time nor the stretch before it counts, so that short jobs one
+    after the other do not look idle. What lies between jobs is no part of it either.
+    """
     w = windows.c
-    query = windows_of(f, func.min(w.start_unix_ns - w.represents_ns), func.max(w.start_unix_ns))
-    first, last = connection.execute(among(query.where(w.represents_ns > 0), w.process_id, chosen)).one()
-    return int(last) - int(first) if first is not None and last > first else None
+    query = among(windows_of(f, w.start_unix_ns, w.represents_ns, w.device_time_ns), w.process_id, chosen)
+    found = connection.execute(query).all()
+    apart = sum(device_ns or 0 for _, stands_for, device_ns in found if not stands_for)
+    covered, end = 0, None
+    for begin, until in sorted((start - ns, start) for start, ns, _ in found if ns):
+        covered += until - begin if end is None or begin > end else max(0, until - end)
+        end = until if end is None else max(end, until)
+    return covered or None, apart
