@@ -24,7 +24,7 @@ PROCESS: dict[str, Any] = {
     "container": None, "rank": 3, "world_size": 8, "device": "NVIDIA H100 SXM5 80 GB", "devices": 1, "windows": 48,
     "last_window_unix_ns": NOW - 125 * S, "steps": 96, "device_time_ns": 3 * S, "busy_share": 0.613, "mfu": 0.413,
     "mfu_known_share": 0.96,
-    "lost_ns": 1, "represented_ns": 1000, "lost_share": 0.0012, "versions": {}, "labels": {},
+    "lost_ns": 1, "lost_noise_ns": None, "represented_ns": 1000, "lost_share": 0.0012, "versions": {}, "labels": {},
 }  # fmt: skip
 WINDOW: dict[str, Any] = {
     "uid": "0" * 32, "start_unix_ns": NOW, "process": "00000000000004d2", "node": "gpu-07", "pid": 4711,
@@ -32,7 +32,7 @@ WINDOW: dict[str, Any] = {
     "represents_ns": 60 * S, "trigger": "periodic", "collector": "kineto", "shapes_recorded": True, "events_read": 9,
     "device_records": 12_345, "device_time_ns": 150_000_000, "busy_ns": 111_264_000, "span_ns": 182_400_000,
     "linked_share": 0.998, "classified_share": 0.978, "mfu": 0.382, "mfu_known_share": 1.0, "close_path": "native",
-    "lost_ns": 21_300_000,
+    "lost_ns": 21_300_000, "lost_noise_ns": None,
     "dropped": {},
 }  # fmt: skip
 
@@ -178,3 +178,11 @@ def test_a_window_of_another_year_says_which() -> None:
 def test_nothing_is_no_table() -> None:
     """Without rows there is no header either."""
     assert listing.nodes({"rows": []}, 80, NOW) == listing.windows({"rows": []}, 80, NOW) == ""
+
+
+def test_costs_within_their_noise_are_about_nothing() -> None:
+    """21.3 ms lost where windows vary by 10.65: two deviations are no noise; by a nanosecond more they are."""
+    for noise_ns, shown in ((10_650_000, "21.3 ms"), (10_650_001, "≈ 0")):
+        assert f" {shown} native" in listing.windows({"rows": [{**WINDOW, "lost_noise_ns": noise_ns}]}, 80, NOW)
+    for noise_ns, shown in ((0, "0.12 %"), (1, "≈ 0 %")):
+        assert listing.processes({"rows": [{**PROCESS, "lost_noise_ns": noise_ns}]}, 80, NOW).endswith(f" {shown}\n")

@@ -86,7 +86,7 @@ def test_processes(db: Database, writer: Writer) -> None:
     )  # fmt: skip
     cost = Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=40)
     windows = [
-        window_of("a", [stat(GEMM, [500])], process=trainer, steps=4, span_ns=1000, represents_ns=10_000, cost=cost),
+        window_of("a", [stat(GEMM, [500])], process=trainer, steps=12, span_ns=1000, represents_ns=10_000, cost=cost),
         window_of("b", [stat(GEMM, [300])], process=trainer, span_ns=1000, represents_ns=10_000),
         window_of("c", [stat(GEMM, [10])], process=process_of(pid=2), start_unix_ns=START + 50),
     ]
@@ -107,18 +107,40 @@ def test_processes(db: Database, writer: Writer) -> None:
         "devices": 1,
         "windows": 2,
         "last_window_unix_ns": START + 1000,
-        "steps": 4,
+        "steps": 12,
         "device_time_ns": 800,
         "busy_share": pytest.approx(0.4),
         "mfu": None,
         "mfu_known_share": None,
         "lost_ns": 40,
+        "lost_noise_ns": None,
         "represented_ns": 10_000,
         "lost_share": pytest.approx(0.004),
         "versions": {"torch": "2.13"},
         "labels": {"git": "abc"},
     }
     assert (found["rows"][0]["steps"], found["rows"][0]["lost_share"], found["rows"][0]["model"]) == (None,) * 3
+
+
+def test_what_windows_cost_is_told_with_what_it_varies_by(db: Database, writer: Writer) -> None:
+    """Lost 500, -30, -40 and 90 ns: below zero √((900 + 1600) ÷ 2) = 35.36; over four windows 70.7. One has no noise.
+
+    Nine steps tell no share of the cost, ten do.
+    """
+    lost = [500, -30, -40, 90]
+    first = [
+        window_of(f"a{i}", [], process=process_of(pid=1), steps=3 if i < 3 else 1, represents_ns=1000,
+                  start_unix_ns=START + i, cost=Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=ns))
+        for i, ns in enumerate(lost)
+    ]  # fmt: skip
+    cost = Cost("plain", 1, 2, 3, 4, 5, lost_in_ns=-7)
+    other = window_of("b", [], process=process_of(pid=2), steps=9, represents_ns=1000, cost=cost)
+    found = answers(db, writer, *first, other)
+    told = {row["uid"]: row["lost_noise_ns"] for row in found.run("windows", Filter())["rows"]}
+    assert told == {**{uid_of(f"a{i}"): 35 for i in range(4)}, uid_of("b"): None}
+    rows = {row["pid"]: row for row in found.run("processes", Filter())["rows"]}
+    assert (rows[1]["lost_noise_ns"], rows[1]["lost_share"]) == (71, pytest.approx(520 / 4000))
+    assert (rows[2]["lost_noise_ns"], rows[2]["lost_share"], rows[2]["lost_ns"]) == (None, None, -7)
 
 
 def test_windows(db: Database, writer: Writer) -> None:

@@ -17,12 +17,13 @@ Examples:
 steps  optimizer steps inside the windows taken, not all that the job made
 busy   share of the devices' time with work on them, over the windows taken
 cost   share of the job's time that taking windows took from it; "≈ 0 %":
-       below what the steps' own variation lets be seen
+       below what the steps' own variation lets be seen; unknown before
+       windows have held 10 steps
 """
 KEYS = (
     "process", "node", "pid", "model", "user", "job", "container", "rank", "world_size", "device", "devices",
     "windows", "last_window_unix_ns", "steps", "device_time_ns", "busy_share", "mfu", "mfu_known_share",
-    "lost_ns", "represented_ns", "lost_share", "versions", "labels",
+    "lost_ns", "lost_noise_ns", "represented_ns", "lost_share", "versions", "labels",
 )  # fmt: skip
 
 

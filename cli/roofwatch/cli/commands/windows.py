@@ -22,14 +22,15 @@ judged  share of compute time (device time less communication, copies, and
         what ran before the window and is seen in it nowhere else) with a
         verdict that rests on more than a name
 lost    time the job lost to this window: slower steps in it and after it;
-        "≈ 0": below what the steps' own variation lets be seen
+        "≈ 0": below zero, or within twice what it varies by for nothing, which
+        the process's windows below zero tell
 """
 KEYS = (
     "uid", "start_unix_ns", "process", "node", "pid", "model", "device", "duration_ns", "steps", "represents_ns",
     "trigger", "collector", "shapes_recorded", "events_read", "device_records", "device_time_ns", "busy_ns",
     "span_ns", "linked_share", "classified_share", "first_step", "mfu", "mfu_known_share", "close_path", "open_ns",
     "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns",
-    "lost_ns", "parse_cpu_ns", "dropped",
+    "lost_ns", "lost_noise_ns", "parse_cpu_ns", "dropped",
 )  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def _process(row: Row, now_ns: int) -> list[str]:
         text.count(row["steps"]),
         text.percent(row["busy_share"]),
         text.mfu(row["mfu"], row["mfu_known_share"]),
-        text.lost_share(row["lost_share"]),
+        f"{text.NEARLY} 0 %" if row["lost_share"] is not None and _noise(row) else text.lost_share(row["lost_share"]),
     ]
 
 
@@ -118,9 +118,15 @@ def _window(row: Row) -> list[str]:
         text.mfu(row["mfu"], row["mfu_known_share"]),
         text.percent(row["linked_share"]),
         text.percent(row["classified_share"]),
-        text.lost_time(row["lost_ns"]),
+        f"{text.NEARLY} 0" if _noise(row) else text.lost_time(row["lost_ns"]),
         row["close_path"] or text.UNKNOWN,
     ]
+
+
+def _noise(row: Row) -> bool:
+    """Whether the time lost is less than what it varies by for nothing: within two deviations."""
+    noise = row.get("lost_noise_ns")  # a store of an earlier version tells none
+    return noise is not None and row["lost_ns"] is not None and row["lost_ns"] < 2 * noise
 
 
 def _devices(row: Row) -> str:

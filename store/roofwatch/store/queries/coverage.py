@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Double, cast, func, select
 
 from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
@@ -18,7 +19,7 @@ from roofwatch.store.rollup_schema import GREATEST
 from roofwatch.store.rollup_sources import FIGURES, FLOPS_LOW, aggregates, lost, total
 from roofwatch.store.schema import drop_sums, window_sums, windows
 
-__all__ = ["MFU", "cost", "coverage", "dropped", "figures", "lost", "mfu_by", "mfu_of", "summary"]
+__all__ = ["MFU", "cost", "coverage", "dropped", "figures", "lost", "lost_noise", "mfu_by", "mfu_of", "summary"]
 
 MFU = ("mfu_peak_ns", "mfu_span_ns", "mfu_model_ns", "mfu_known_ns", "mfu_left_out_ns")
 _PLAIN = (
@@ -117,6 +118,18 @@ def mfu_by(
     if only is not None:
         query = among(query, windows.c.id, only)
     return {name: mfu_of(found) for name, *found in connection.execute(query)}
+
+
+def lost_noise(connection: Connection, f: Filter, shown: Collection[int]) -> dict[int, float]:
+    """By how much the time that a window seems to cost varies for nothing, in ns, by process.
+
+    No window gives time back: what is below zero is the steps' own variation, and as much of it lies above. The root
+    of the mean square of those below zero; of processes with fewer than two nothing is known.
+    """
+    w, lost_ns = windows.c, cast(lost(), Double)
+    query = windows_of(f, w.process_id, func.count(), func.sum(lost_ns * lost_ns)).where(lost() < 0)
+    found = connection.execute(among(query.group_by(w.process_id), w.process_id, shown))
+    return {process: math.sqrt(squares / count) for process, count, squares in found if count > 1}
 
 
 def cost(connection: Connection, f: Filter) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from sqlalchemy import Connection, and_, func, select
 from roofwatch.model.answer import ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.coverage import MFU, mfu_of
+from roofwatch.store.queries.coverage import MFU, lost_noise, mfu_of
 from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.scope import among
 from roofwatch.store.rollup_sources import aggregates, total
+
+STEPS_LEAST = 10  # inside a process's windows: with fewer a slow step of its own is taken for what profiling costs
 
 
 def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """One row a process, the last seen first."""
-    names = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", *MFU)
+    names = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", "cost_windows", *MFU)
     p = schema.processes.c
     rows = rows_of(plan(connection, f), f, schema.window_sums, names=("last_unix_ns", *names))
     last = func.max(rows.c.last_unix_ns).label("last")
@@ -72,10 +75,12 @@ def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     found = connection.execute(query.limit(limit) if limit else query).all()
     on = _devices_by(connection, f, "process_id")
     marks = _labels(connection, {row.id for row in found})
-    return {"rows": [_process(row, on[row.id], marks[row.id]) for row in found]}
+    noise = lost_noise(connection, f, {row.id for row in found})
+    return {"rows": [_process(row, on[row.id], marks[row.id], noise.get(row.id)) for row in found]}
 
 
-def _process(row: Any, on: _Devices, labels: dict[str, str]) -> dict[str, Any]:
+def _process(row: Any, on: _Devices, labels: dict[str, str], noise: float | None) -> dict[str, Any]:
+    enough = row.lost_ns is not None and (row.steps or 0) >= STEPS_LEAST
     return {
         "process": f"{row.id:016x}",
         "node": row.host,
@@ -96,7 +101,8 @@ def _process(row: Any, on: _Devices, labels: dict[str, str]) -> dict[str, Any]:
         **mfu_of([getattr(row, name) for name in MFU]).as_json(),
         "lost_ns": _int(row.lost_ns),
         "represented_ns": _int(row.cost_represented_ns),
-        "lost_share": None if row.lost_ns is None else ratio(int(row.lost_ns), int(row.cost_represented_ns)),
+        "lost_noise_ns": None if noise is None else round(noise * math.sqrt(row.cost_windows or 0)),
+        "lost_share": ratio(int(row.lost_ns), int(row.cost_represented_ns)) if enough else None,
         "versions": json.loads(row.versions),
         "labels": labels,
     }

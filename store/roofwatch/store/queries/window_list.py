@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from roofwatch.model.answer import MfuSum, ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.coverage import lost, mfu_by
+from roofwatch.store.queries.coverage import lost, lost_noise, mfu_by
 from roofwatch.store.queries.scope import among, devices_of, windows_of
 
 COST = (
@@ -35,8 +35,16 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     on = _devices_of_windows(connection, f, shown)
     drops = _window_drops(connection, f, shown)
     used = mfu_by(connection, f, w.id, shown)
-    rows = [_window(r, on.get(r.id, ([], 0, 0)), drops[r.id], used.get(r.id, MfuSum())) for r in found]
-    return {"rows": rows}
+    noise = lost_noise(connection, f, {row.process for row in found})
+    return {
+        "rows": [
+            {
+                **_window(r, on.get(r.id, ([], 0, 0)), drops[r.id], used.get(r.id, MfuSum())),
+                "lost_noise_ns": round(noise[r.process]) if r.process in noise else None,
+            }
+            for r in found
+        ]
+    }
 
 
 def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int], used: MfuSum) -> dict[str, Any]:
