@@ -70,6 +70,9 @@ NORM = Signature(kernel="layer_norm", kind=Kind.NORM, op="aten::layer_norm", flo
 COPY = Signature(kernel="Memcpy HtoD", kind=Kind.COPY_FILL)
 
 
+SQLITE_ALONE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)  # what is of that engine only, or takes long
+
+
 def uid_of(name: str) -> str:
     """A window uid from any text."""
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()

@@ -133,9 +133,9 @@ def test_folder_that_cannot_be_written() -> None:
         database.open("/proc/store.db")
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "postgresql://x/y", "://"])
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "postgresql+psycopg2://x/y", "://"])
 def test_urls_that_are_none(url: str) -> None:
-    """What is no URL of a SQLite file is a usage error, exit 2."""
+    """What is no URL of an engine, a driver and a file that there is is a usage error, exit 2."""
     with pytest.raises(UsageError) as told:
         database.open(url)
     assert told.value.exit_code == 2

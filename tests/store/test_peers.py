@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_builders import process_of, segment_of, stat, uid_of, window_of
+from store_builders import SQLITE_ALONE, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.collectors import pipeline
 from roofwatch.collectors.base import WindowContext
@@ -246,6 +246,7 @@ def test_limit_and_an_empty_store(db: Database, writer: Writer, tmp_path: Path) 
     assert found["jobs"][0]["ranks"] == 4
 
 
+@SQLITE_ALONE
 def test_thousands_of_windows(db: Database, writer: Writer) -> None:
     """250 steps of 8 ranks with 100 collectives in each window: 200,000 looked at, each rank 1 µs later than the last.
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from store_builders import COPY, GEMM, H100, MI300, NORM, process_of, segment_of, stat, uid_of, window_of
+from store_builders import COPY, GEMM, H100, MI300, NORM, SQLITE_ALONE, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model import answer
 from roofwatch.model.answer_rows import ROW_KEYS, rows, sums_of
@@ -284,6 +284,7 @@ def test_filter_survives_the_wire() -> None:
     assert Filter.from_message(Filter().message()) == Filter()
 
 
+@SQLITE_ALONE
 def test_queries_use_the_keys(db: Database, writer: Writer) -> None:
     """No query scans the fact: kernels are reached by their window."""
     answers(db, writer, window_of("a", [stat(GEMM, [1])]))

@@ -1,4 +1,4 @@
-"""Many rows in few statements: what one engine does best. SQLite: one INSERT with many VALUES, prepared once a size.
+"""Many rows in few statements: one INSERT with many VALUES; on Postgres COPY where nothing can be in the way.
 
 Through the driver, because compiling an insert of dictionaries would cost more than the insert (docs/performance.md).
 """
@@ -6,26 +6,51 @@ Through the driver, because compiling an insert of dictionaries would cost more 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Table
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 
-MAX_VARIABLES = 32_766  # of one SQLite statement, since 3.32
-_quote = sqlite.dialect().identifier_preparer.quote
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an engine is told values."""
+
+    mark: str
+    most: int  # values of one statement
+
+
+_WAYS = {
+    "sqlite": _Way("?", 32_766),  # since 3.32
+    "postgresql": _Way("%s", 65_535),  # a count of 16 bits in its protocol
+}
+COPY_FROM = 4  # rows; fewer are there sooner by INSERT, which is one message and not three
+_SQLITE = sqlite.dialect().identifier_preparer
+_POSTGRES = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
+
+
+def _quote(name: str) -> str:
+    """A name that any of the engines would take for a word of its own is quoted for all."""
+    return _POSTGRES.quote(name) if _SQLITE.quote(name) == name else _SQLITE.quote(name)
 
 
 @lru_cache(maxsize=256)
-def _statement(table: str, names: tuple[str, ...], count: int, suffix: str) -> str:
-    row = f"({','.join('?' * len(names))})"
+def _statement(table: str, names: tuple[str, ...], count: int, suffix: str, mark: str) -> str:
+    row = f"({','.join([mark] * len(names))})"
     columns = ",".join(_quote(name) for name in names)
     return f"INSERT INTO {_quote(table)} ({columns}) VALUES {','.join([row] * count)} {suffix}"  # noqa: S608 - our names
 
 
 def insert(connection: Connection, table: Table, names: Sequence[str], flat: Sequence[Any], suffix: str = "") -> None:
     """Insert rows whose values lie one after the other in ``flat``; ``suffix`` says what to do on conflict."""
-    for statement, values in _chunks(table, tuple(names), flat, suffix):
+    if not suffix and connection.dialect.name == "postgresql" and len(flat) >= COPY_FROM * len(names):
+        from roofwatch.store import postgres_copy  # noqa: PLC0415  # psycopg is an extra
+
+        postgres_copy.copy(connection, table, names, flat)
+        return
+    for statement, values in _chunks(connection, table, tuple(names), flat, suffix):
         connection.exec_driver_sql(statement, values)
 
 
@@ -40,22 +65,23 @@ def insert_returning(
     """Insert rows; the given columns of those that were inserted, or changed where ``suffix`` says so."""
     suffix = f"{suffix} RETURNING {','.join(_quote(name) for name in returning)}"
     found: list[Any] = []
-    for statement, values in _chunks(table, tuple(names), flat, suffix):
+    for statement, values in _chunks(connection, table, tuple(names), flat, suffix):
         found.extend(connection.exec_driver_sql(statement, values).fetchall())
     return found
 
 
 def _chunks(
-    table: Table, names: tuple[str, ...], flat: Sequence[Any], suffix: str
+    connection: Connection, table: Table, names: tuple[str, ...], flat: Sequence[Any], suffix: str
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """Statements of a power of two rows each, so that few texts are prepared."""
-    width = len(names)
-    count = 1 << ((MAX_VARIABLES // width).bit_length() - 1)
+    way, width = _WAYS[connection.dialect.name], len(names)
+    count = 1 << ((way.most // width).bit_length() - 1)
     at, chunks = 0, []
     while at < len(flat):
         while count * width > len(flat) - at:
             count >>= 1
-        chunks.append((_statement(table.name, names, count, suffix), tuple(flat[at : at + count * width])))
+        statement = _statement(table.name, names, count, suffix, way.mark)
+        chunks.append((statement, tuple(flat[at : at + count * width])))
         at += count * width
     return chunks
 

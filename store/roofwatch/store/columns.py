@@ -8,6 +8,8 @@ from sqlalchemy import BigInteger, Column, Integer, MetaData, String
 
 metadata = MetaData()
 Int = BigInteger().with_variant(Integer, "sqlite")  # on SQLite an INTEGER key is the row's own number: no second index
+# Sorted by bytes everywhere: a language's order would differ from engine to engine, and so would answers.
+Text = String().with_variant(String(collation="C"), "postgresql")
 
 
 def key(name: str = "id", **more: Any) -> Column[Any]:
@@ -22,4 +24,4 @@ def whole(name: str, *, null: bool = False, default: int | None = None) -> Colum
 
 def text(name: str, *, null: bool = False) -> Column[Any]:
     """A text."""
-    return Column(name, String, nullable=null)
+    return Column(name, Text, nullable=null)

@@ -1,27 +1,24 @@
-"""Opening a database: engine settings, schema version, transactions, and failures told in a sentence."""
+"""Opening a database: which engine, schema version, transactions, and failures told in a sentence."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
+from roofwatch.store import postgres_engine, sqlite_engine
 from roofwatch.store.config import default_url
 from roofwatch.store.schema import REVISION
 
-BUSY_S = 30.0  # how long a writer waits for another one, e.g. an import beside a running store
-WAL_LIMIT_BYTES = 64 << 20  # the log is cut back to this once no reader needs it
+# One state of the database for as long as an answer takes; SQLite's transactions are like that by themselves.
+_ONE_STATE = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
 @dataclass(slots=True)
@@ -31,11 +28,17 @@ class Database:
     engine: Engine
     url: str  # without password, for messages
 
+    @property
+    def on_postgres(self) -> bool:
+        """Whether it is a server, whose connections may break."""
+        return self.engine.dialect.name == "postgresql"
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection that sees one state of the database and writes nothing."""
+        options: dict[str, Any] = _ONE_STATE if self.on_postgres else {}
         with telling(self.url), self.engine.connect() as connection:
-            yield connection
+            yield connection.execution_options(**options)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -45,16 +48,14 @@ class Database:
             with writer.begin():
                 yield writer
 
+    def lost(self, error: BaseException) -> bool:
+        """Whether it was the connection that failed, so that the transaction may be tried again."""
+        return self.on_postgres and isinstance(error, DBAPIError) and postgres_engine.lost(error.orig or error)
+
     def truncate_log(self) -> None:
-        """Give the space of SQLite's write-ahead log back where nobody needs it; tidiness, so never an error."""
-        raw = self.engine.raw_connection()
-        try:
-            raw.cursor().execute("PRAGMA busy_timeout=0")  # a long reader must not hold the writer up
-            with contextlib.suppress(sqlite3.OperationalError):
-                raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            raw.cursor().execute(f"PRAGMA busy_timeout={int(BUSY_S * 1000)}")
-            raw.close()
+        """Give back space that only an idle moment frees; tidiness, so never an error. Postgres does it by itself."""
+        if not self.on_postgres:
+            sqlite_engine.truncate_log(self.engine)
 
     def close(self) -> None:
         """Close every connection."""
@@ -65,27 +66,25 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
     """Open a database by URL or SQLite file name; None opens the user's own.
 
     With ``migrate`` it is created or brought to this version's schema; without, it must be there and be current.
+    A Postgres database itself is never created, only what is in it.
 
     Raises:
         RoofwatchError: it cannot be opened or written, or a newer version wrote it.
-        UnreachableError: without ``migrate``, there is no database.
+        UnreachableError: without ``migrate``, there is no database; no Postgres server answers.
         UsageError: the URL is none, or names an engine that this version does not have.
     """
     parsed = _parse(url or default_url())
-    name = parsed.render_as_string()
-    file = Path(parsed.database or "")
+    name = postgres_engine.shown_url(parsed)
     with telling(name):
-        if migrate:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        elif not file.exists():
-            raise UnreachableError(f"there is no database at {file}: start 'roofwatch store serve', or check the URL")
-        database = Database(_engine(parsed), name)
+        database = Database(_engine(parsed, create=migrate), name)
         try:
+            if database.on_postgres:
+                postgres_engine.check_server(database.engine, name)
             if migrate:
                 _migrate(database)
             _check(database)
-            if migrate:
-                _log_ahead(database)
+            if migrate and not database.on_postgres:
+                sqlite_engine.log_ahead(database.engine)
         except BaseException:
             database.close()
             raise
@@ -96,49 +95,21 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")
     except ArgumentError:
-        raise UsageError(f"'{url}' is not a database URL: give e.g. sqlite:////var/lib/roofwatch/store.db") from None
-    if parsed.get_backend_name() != "sqlite":
-        raise UsageError(f"this version stores in SQLite, not in {parsed.get_backend_name()}: give sqlite:///FILE")
-    if not parsed.database or parsed.database == ":memory:":
-        raise UsageError(f"'{url}' names no file: give sqlite:///FILE")
-    return parsed
+        shown = url if "@" not in url else url.partition(":")[0] + "://…"  # what precedes an @ may be a password
+        raise UsageError(f"'{shown}' is not a database URL: give e.g. sqlite:////var/lib/roofwatch/store.db") from None
+    name = parsed.get_backend_name()
+    if name == "postgresql":
+        return postgres_engine.check(parsed, url)
+    if name != "sqlite":
+        raise UsageError(f"this version stores in SQLite and Postgres, not in {name}: give sqlite:///FILE")
+    return sqlite_engine.check(parsed, url)
 
 
-def _engine(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_S, "check_same_thread": False}, pool_size=4)
-
-    @event.listens_for(engine, "connect")
-    def _settings(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # transactions begin where _begin says, not where the driver guesses
-        for pragma in (
-            "synchronous=FULL",  # an acknowledged segment survives a power cut
-            f"journal_size_limit={WAL_LIMIT_BYTES}",
-            "cache_size=-65536",
-            "temp_store=MEMORY",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        # A reader that turns writer gets "busy" at once, however long the timeout: writers say so first.
-        writes = connection.get_execution_options().get("roofwatch_write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _log_ahead(database: Database) -> None:
-    """Let readers and the writer work beside each other. The file remembers it, so only a file that is ours gets it."""
-    with database.engine.connect() as connection:
-        raw: Any = connection.connection.driver_connection
-        deadline = time.monotonic() + BUSY_S
-        while raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            try:
-                raw.execute("PRAGMA journal_mode=WAL").fetchone()
-            except sqlite3.OperationalError as error:  # for this statement the busy timeout does not hold
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise RoofwatchError(f"the database {database.url} failed: {error}{_advice(str(error))}") from error
-                time.sleep(0.02)
+def _engine(url: URL, *, create: bool) -> Engine:
+    if url.get_backend_name() == "postgresql":
+        return postgres_engine.engine(url)
+    sqlite_engine.prepare(url, create=create)
+    return sqlite_engine.engine(url)
 
 
 def _migrate(database: Database) -> None:
@@ -185,21 +156,15 @@ def telling(url: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise RoofwatchError(f"the database {url} failed: {error.orig}{_advice(str(error.orig))}") from error
+        raise _told(url, error.orig or error) from error
     except OSError as error:
         raise RoofwatchError(
             f"cannot use {error.filename} for the database {url}: {os.strerror(error.errno or 0)}"
         ) from error
 
 
-def _advice(message: str) -> str:
-    for part, advice in (
-        ("full", "free some space"),
-        ("readonly", "make the file and its folder writable"),
-        ("unable to open", "make its folder writable"),
-        ("not a database", "check the URL"),
-        ("locked", "another program holds it; try again"),
-    ):
-        if part in message:
-            return f": {advice}"
-    return ""
+def _told(url: str, error: BaseException) -> RoofwatchError:
+    if not url.startswith("postgresql"):
+        return RoofwatchError(f"the database {url} failed: {sqlite_engine.sentence(str(error))}")
+    kind = UnreachableError if postgres_engine.unreachable(error) else RoofwatchError
+    return kind(f"the database {url} failed: {postgres_engine.sentence(error)}")

@@ -6,9 +6,9 @@ Exact: an answer from sums equals the answer from the windows (``rollup.py``). A
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, String, Table
+from sqlalchemy import Boolean, Column, Index, LargeBinary, Table
 
-from roofwatch.store.columns import key, metadata, text, whole
+from roofwatch.store.columns import Text, key, metadata, text, whole
 
 HOUR_S, DAY_S = 3600, 86_400
 SECOND_NS = 1_000_000_000
@@ -73,7 +73,7 @@ drop_sums = Table(
     metadata,
     *_piece(),
     key("devices_id"),
-    Column("reason", String, primary_key=True),
+    Column("reason", Text, primary_key=True),
     whole("count"),
     sqlite_with_rowid=False,
 )
@@ -95,7 +95,7 @@ cause_sums = Table(
     metadata,
     *_piece(),
     key("device_id"),
-    Column("cause", String, primary_key=True),
+    Column("cause", Text, primary_key=True),
     *(whole(name) for name in ("total_ns", "est_ns", "count", "longest_ns")),
     text("example", null=True),
     *(whole(name) for name in ("startup_ns", "startup_est_ns", "startup_count", "steady_longest_ns")),

