@@ -159,6 +159,21 @@ def test_swapping_the_sides_inverts_every_ratio(left: Window, right: Window) -> 
         assert (a is None) == (b is None)
         assert a is None or a * b == pytest.approx(1.0, rel=1e-9)
     assert there["summary"]["difference_ns"] == -back["summary"]["difference_ns"]
+    assert there["summary"]["kernels"]["withheld"] == back["summary"]["kernels"]["withheld"]
+
+
+@bounded
+@given(sides(), sides())
+def test_what_is_lost_is_in_one_sides_time(left: Window, right: Window) -> None:
+    """Lost less won is what the hardware leaves, up to rounding; the places named are not more than all of it."""
+    answer = compared(left, right)
+    summary = answer["summary"]
+    sign = -1 if summary["behind"] == "left" else 1
+    if summary["behind"] is not None:
+        net = sign * summary["beyond_hardware_ns"]
+        assert abs(summary["lost_ns"] - summary["won_ns"] - net) <= len(answer["rows"]) + 3
+    assert sum(c["excess_ns"] for c in summary["closing"]) <= summary["lost_ns"] + len(summary["closing"])
+    assert {c["side"] for c in summary["closing"]} <= {summary["behind"]}
 
 
 @bounded
@@ -173,7 +188,7 @@ def test_a_thing_is_equal_to_itself(it: Window) -> None:
         assert r["software_gap"] in {None, 1.0}
     assert all(p["difference_ns"] == 0 for p in answer["summary"]["parts"])
     assert answer["summary"]["closing"] == []
-    assert {w["warning"] for w in answer["warnings"]} <= {"few", "shapes"}
+    assert {w["warning"] for w in answer["warnings"]} <= {"few", "shapes", "outside", "startup"}
 
 
 @given(st.lists(st.integers(-(10**12), 10**12), max_size=40), st.integers(1, 10**6), st.integers(1, 1000))

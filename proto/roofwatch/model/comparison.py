@@ -12,14 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from roofwatch.model.answer import ratio
+from roofwatch.model.comparison_excess import excess
 from roofwatch.model.comparison_match import TIERS, matched
 from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY
-from roofwatch.model.comparison_rows import HIDDEN, IDLE, Columns, Row, as_json, columns, op_of
+from roofwatch.model.comparison_rows import HIDDEN, IDLE, Columns, Row, as_json, columns
 from roofwatch.model.comparison_sides import SCALE, Side, Taken, a_unit, taken, tells_phases
-from roofwatch.model.comparison_work import scale_of, warnings
+from roofwatch.model.comparison_work import same_work, scale_of, warnings
 from roofwatch.model.roofline import exceeded
 
-CLOSING = 3  # rows that are named as what would close the difference
+JUDGED_LEAST = 0.5  # of either side's kernel time: what is known of less says nothing of the whole
+# What makes the sides' work so different that no verdict on a side's software follows, wherever the roofs are known.
+_OTHER_WORK = ("training", "strangers", "work")
 
 
 def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit: int = 0) -> dict[str, Any]:
@@ -35,10 +38,12 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
         theirs = replace(theirs, units=theirs.units / scaled)
     more = 1.0 if scaled is None else float(scaled)
     matches = matched(ours.pieces, theirs.pieces, (ours.units, theirs.units), more)
-    found = columns(matches, ours, theirs)
+    found = columns(matches, ours, theirs, alike=same_work(ours, theirs))
     times = [_time(found.rows, beside, name) for beside, name in ((found.left, "left_ns"), (found.right, "right_ns"))]
     parts = _parts(found)
-    beyond = times[1] - times[0] - parts[0]["hardware_ns"]
+    lost = excess(found.rows, parts, *times)
+    parts[0] |= _split(found.rows, parts[0]["difference_ns"], right_behind=lost.right_behind)
+    warned = warnings(ours, theirs, matches, normalised=scaled is not None)
     shown = found.rows[:limit] if limit else found.rows
     rest = found.rows[len(shown) :]
     return {
@@ -49,16 +54,16 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
             "right": _side(theirs, found.right, times[1], found.rows, "right_ns"),
             "ratio": float(theirs.time_ns / theirs.units / (ours.time_ns / ours.units)) if ours.time_ns else None,
             "normalised": None if scaled is None else float(scaled),
-            "kernels": _kernels(found.rows),
+            "kernels": _kernels(found.rows, warned),
             "matched": _matched(found.rows),
             "difference_ns": times[1] - times[0],
-            "beyond_hardware_ns": beyond,
+            "beyond_hardware_ns": times[1] - times[0] - parts[0]["hardware_ns"],
             "parts": parts,
-            "closing": _closing(found.rows, beyond),
+            **lost.as_json(),
             "further": _summed(rest),
         },
-        "warnings": warnings(ours, theirs, matches, normalised=scaled is not None),
-        "rows": [as_json(row, right_behind=beyond >= 0) for row in shown],
+        "warnings": warned,
+        "rows": [as_json(row, right_behind=lost.right_behind) for row in shown],
     }
 
 
@@ -107,27 +112,42 @@ def _judged(row: Row) -> bool:
     return row.expected is not None
 
 
-def _kernels(rows: Sequence[Row]) -> dict[str, Any]:
-    """The matched kernels whose roofs are known on both sides, as one row; and how much of all kernels they are."""
+def _kernels(rows: Sequence[Row], warned: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The matched kernels whose roofs are known on both sides, as one row; and how much of all kernels they are.
+
+    Where the rest could be anything, or the sides do other work, ``withheld`` says why there is no ``software_gap``.
+    """
     judged = [r for r in rows if _judged(r)]
     left, right = (math.fsum(getattr(r, name) for r in judged) for name in ("left_exact", "right_exact"))
     roof_left, roof_right = (math.fsum(getattr(r.roofs, name) or 0.0 for r in judged) for name in ("left", "right"))
     own_left, own_right = _total([r.roofs.own_left for r in judged]), _total([r.roofs.own_right for r in judged])
     found, expected = ratio(right, left), ratio(roof_right, roof_left)
     compute = [r for r in rows if r.sort == COMPUTE]
+    shares = [ratio(left, math.fsum(r.left_exact for r in compute)),
+              ratio(right, math.fsum(r.right_exact for r in compute))]  # fmt: skip
+    withheld = _withheld(expected, min(share or 0.0 for share in shares), warned)
     return {
         "left_ns": sum(r.left_ns for r in judged),
         "right_ns": sum(r.right_ns for r in judged),
         "ratio": found,
         "expected_ratio": expected,
-        "software_gap": None if found is None or not expected else found / expected,
+        "software_gap": None if withheld or found is None or not expected else found / expected,
+        "withheld": withheld,
         "left_roof_fraction": None if own_left is None else ratio(own_left, left),
         "right_roof_fraction": None if own_right is None else ratio(own_right, right),
-        "left_share": ratio(left, math.fsum(r.left_exact for r in compute)),
-        "right_share": ratio(right, math.fsum(r.right_exact for r in compute)),
+        "left_share": shares[0],
+        "right_share": shares[1],
         "unknown_rows": sum(not _judged(r) and not r.tax and r.ratio is not None for r in compute),
         "exceeded_rows": sum(_exceeds(r) for r in judged),
     }
+
+
+def _withheld(expected: float | None, share: float, warned: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Why nothing can be said of a side's software: warnings' names, ``share`` (too little is known), ``unknown``."""
+    little = expected is None or share < JUDGED_LEAST
+    names = [w["warning"] for w in warned if not w["scaled"]]
+    other = [name for name in _OTHER_WORK if name in names and (little or name != "work")]  # equal parts are matched
+    return other + (["unknown"] if expected is None else ["share"] if little else [])
 
 
 def _total(roofs: Sequence[float | None]) -> float | None:
@@ -146,11 +166,7 @@ def _matched(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
 
 
 def _parts(found: Columns) -> list[dict[str, Any]]:
-    """Where the time of a unit goes on both sides, in parts that add up to both times.
-
-    ``hardware_ns`` of the judged kernels is how much longer the left's would take on the right's device if they reached
-    the same part of its roof; ``software_ns`` is the rest of their difference.
-    """
+    """Where the time of a unit goes on both sides, in parts that add up to both times."""
     kernels = [r for r in found.rows if r.sort == COMPUTE]
     groups = {
         "kernels": [r for r in kernels if _judged(r)],
@@ -167,9 +183,6 @@ def _parts(found: Columns) -> list[dict[str, Any]]:
         if name in beside:
             left, right = left + found.left[beside[name]], right + found.right[beside[name]]
         parts.append(_part(name, left, right))
-    expected = math.fsum(r.left_exact * (r.expected or 0.0) for r in groups["kernels"])
-    hardware = round(expected - math.fsum(r.left_exact for r in groups["kernels"]))
-    parts[0] |= {"hardware_ns": hardware, "software_ns": parts[0]["difference_ns"] - hardware}
     parts.append(_part("overlap", found.left["overlap"], found.right["overlap"]))
     idle = dict.fromkeys(key for side in (found.left, found.right) for key in side if key.startswith(IDLE))
     return parts + [_part(key, found.left.get(key, 0), found.right.get(key, 0)) for key in idle]
@@ -179,23 +192,13 @@ def _part(name: str, left: int, right: int) -> dict[str, Any]:
     return {"part": name, "left_ns": left, "right_ns": right, "difference_ns": right - left}
 
 
-def _closing(rows: Sequence[Row], beyond: int) -> list[dict[str, Any]]:
-    """The rows in which the side that is behind loses most; ``share`` is of all that the hardware does not explain."""
-    behind = beyond >= 0
-    ranked = sorted(enumerate(rows, 1), key=lambda pair: (-pair[1].excess_ns(right_behind=behind), pair[0]))
-    return [
-        {
-            "row": number,
-            "side": "right" if behind else "left",
-            "op": op_of(row.match),
-            "kernel": row.lead.kernels[0],
-            "kind": str(row.lead.kind),
-            "group": row.match.name,
-            "match": row.match.tier,
-            "judged": _judged(row),
-            "excess_ns": excess,
-            "share": ratio(excess, abs(beyond)),
-        }
-        for number, row in ranked[:CLOSING]
-        if (excess := round(row.excess_ns(right_behind=behind))) > 0
-    ]
+def _split(rows: Sequence[Row], difference_ns: int, *, right_behind: bool) -> dict[str, int]:
+    """The judged kernels' difference in two: what the side that is ahead would lose or win on the other's device if it
+    reached as much of that one's roof (``hardware_ns``), and what the side that is behind loses beyond it
+    (``software_ns``, in its own time; below 0 on the left). Swapped sides turn both signs.
+    """  # noqa: D205 - one thought
+    if right_behind:
+        hardware = math.fsum(r.left_exact * (r.expected - 1.0) for r in rows if r.expected is not None)
+    else:
+        hardware = math.fsum(r.right_exact * (1.0 - 1.0 / r.expected) for r in rows if r.expected is not None)
+    return {"hardware_ns": round(hardware), "software_ns": difference_ns - round(hardware)}

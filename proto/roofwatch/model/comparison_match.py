@@ -23,7 +23,7 @@ from roofwatch.model.comparison_pieces import Piece
 from roofwatch.model.kinds import Kind
 
 SAME, SIZE, GROUP, OP, KIND = TIERS = ("same", "size", "group", "op", "kind")
-LAYOUT_TAX = "layout tax"
+LAYOUT_TAX, OPTIMIZER = "layout tax", "optimizer"  # groups that no recipe makes
 ALIKE = Fraction(1, 20)  # calls a step differ by as much from window to window, at their edges
 PAIRED = 200  # pieces of one op a side
 NEAR = 0.02  # relative: how far two formulas of one op are apart (a bias, a vector of axes)
@@ -188,7 +188,7 @@ def _optimizers(rest: _Rest) -> None:
     """Match what is left of both optimizers: one kernel for all parameters, or one for each and op."""
     ours, theirs = ([p for p in side if p.optimizer] for side in (rest.left, rest.right))
     if ours and theirs:
-        rest.matches.append(Match(GROUP, tuple(ours), tuple(theirs), "optimizer"))
+        rest.matches.append(Match(GROUP, tuple(ours), tuple(theirs), OPTIMIZER))
         rest.left, rest.right = ([p for p in side if not p.optimizer] for side in (rest.left, rest.right))
 
 

@@ -2,7 +2,8 @@
 
 Matched op by op, the work is one, and the roofs are those of both sides' records. Where the sides do it differently
 (groups, kinds), each side's way is put under both devices' roofs, and the geometric mean of the two ratios counts (as
-Fisher's index does with two baskets): what a side does beyond the work is its software's, not its hardware's.
+Fisher's index does with two baskets): what a side does beyond the work is its software's, not its hardware's. What is
+only left over of an op or kind is no such work where the sides do not do as much.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from roofwatch.model.comparison_match import SAME, SIZE, Match
+from roofwatch.model.comparison_match import GROUP, OPTIMIZER, SAME, SIZE, Match
 from roofwatch.model.comparison_pieces import Piece
 from roofwatch.model.comparison_sides import Taken
+from roofwatch.model.comparison_work import as_much, flops_of
 from roofwatch.model.record import Peaks
 from roofwatch.model.roofline import roof_time_ns
 
@@ -37,10 +39,12 @@ class Roofs:
         return self.right / self.left if self.left and self.right else None
 
 
-def roofs_of(match: Match, left: Taken, right: Taken) -> Roofs:
-    """The roofs of a match."""
+def roofs_of(match: Match, left: Taken, right: Taken, *, alike: bool) -> Roofs:
+    """The roofs of a match; ``alike``: the sides do as much work."""
     own_left, own_right = _own(match.left, left), _own(match.right, right)
     if not match.left or not match.right:
+        return Roofs(None, None, own_left, own_right)
+    if not _is_one_work(match, left, right, alike=alike):
         return Roofs(None, None, own_left, own_right)
     if match.tier in {SAME, SIZE}:
         known = own_left is not None and own_right is not None
@@ -52,6 +56,14 @@ def roofs_of(match: Match, left: Taken, right: Taken) -> Roofs:
         return Roofs(None, None, own_left, own_right)
     a, b = (math.prod(values) ** (1 / len(told)) for values in zip(*told, strict=True))
     return Roofs(a, b, own_left, own_right)
+
+
+def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> bool:
+    """Whether a match is as much work on both sides; of what found each other by sizes only larger products are not."""
+    if match.tier == SAME or (match.tier == GROUP and match.name != OPTIMIZER):
+        return True
+    as_many = as_much(flops_of(match.left, left.units), flops_of(match.right, right.units))
+    return alike or as_many if match.tier == SIZE else alike and as_many
 
 
 def _own(pieces: Sequence[Piece], side: Taken) -> float | None:

@@ -90,12 +90,12 @@ HIDDEN = ("hidden_communication", "hidden_copies", "overlap")
 IDLE = "idle_"
 
 
-def columns(matches: Sequence[Match], left: Taken, right: Taken) -> Columns:
-    """Rows with most time first, and what is beside them."""
+def columns(matches: Sequence[Match], left: Taken, right: Taken, *, alike: bool) -> Columns:
+    """Rows with most time first, and what is beside them; ``alike``: the sides do as much work."""
     ordered = sorted(matches, key=lambda m: (-max(_a_unit(m.left, left), _a_unit(m.right, right)), _text(m)))
     ours, beside_left = _column([m.left for m in ordered], ordered, left)
     theirs, beside_right = _column([m.right for m in ordered], ordered, right)
-    rows = [_row(m, left, right, a, b) for m, a, b in zip(ordered, ours, theirs, strict=True)]
+    rows = [_row(m, left, right, a, b, alike=alike) for m, a, b in zip(ordered, ours, theirs, strict=True)]
     return Columns(rows, beside_left, beside_right)
 
 
@@ -131,14 +131,14 @@ def _text(match: Match) -> str:
     return min(str((p.op, p.work, p.kernels)) for p in (*match.left, *match.right))
 
 
-def _row(match: Match, left: Taken, right: Taken, left_ns: int, right_ns: int) -> Row:
+def _row(match: Match, left: Taken, right: Taken, left_ns: int, right_ns: int, *, alike: bool) -> Row:
     ours, theirs = _a_unit(match.left, left), _a_unit(match.right, right)
     return Row(
         match,
         left_ns,
         right_ns,
         float(theirs / ours) if ours and theirs else None,
-        roofs_of(match, left, right),
+        roofs_of(match, left, right, alike=alike),
         float(ours),
         float(theirs),
         float(sum((p.calls for p in match.left), Fraction(0)) / left.units),

@@ -26,7 +26,8 @@ class Counts:
     """What there is to divide by, summed over windows; ``pairs`` counts each window once for each of its devices.
 
     ``calls`` are batches whose lengths the job reported, ``tokens`` the real tokens in them. ``stepless`` windows tell
-    no steps, ``silent`` ones no lengths (None: not known any more, where only sums are kept).
+    no steps, ``silent`` ones no lengths (None: not known any more, where only sums are kept). ``python_events`` are
+    Python functions that were recorded.
     """
 
     windows: int = 0
@@ -36,6 +37,7 @@ class Counts:
     tokens: int = 0
     stepless: int | None = 0
     silent: int | None = 0
+    python_events: int = 0
 
     def units(self, per: str) -> Fraction:
         """How many there are of a unit, on all devices: a step of two devices is a step on each."""
@@ -95,6 +97,7 @@ def counts_of(window: Window) -> Counts:
         tokens=0 if padding is None else padding.real_tokens,
         stepless=0 if window.steps else 1,
         silent=0 if padding is not None else 1,
+        python_events=window.ledger.python_events or 0,
     )
 
 

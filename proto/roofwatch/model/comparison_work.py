@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from roofwatch.model.comparison_match import SAME, Match
 from roofwatch.model.comparison_pieces import COMPUTE, Piece
-from roofwatch.model.comparison_sides import CALL, STEP, WINDOW, Taken, tells_phases
+from roofwatch.model.comparison_sides import CALL, STEP, Taken, tells_phases
+from roofwatch.model.comparison_windows import Found, of_windows
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.kinds import Kind
 
 MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
-APART = 0.02  # relative: how far the FLOPs of a step are apart before the work is another
+APART = 0.02  # relative: how far the FLOPs of a step are apart before it is told
+AS_MUCH = 1.1  # times as many FLOPs as on the other side are as much work: formulas, padding and fusions differ
+STRANGERS = 0.5  # of either side's products' time: if more has no size in common with the other's, models differ
 KNOWN = 0.9  # of the model kernels' time: with fewer FLOPs known nothing is said about how much work there is
-WITHOUT_SHAPES = 0.2  # of a side's kernels
-FEW = 3  # steps: fewer show a moment, not a mean
-LONGER = 0.05  # relative: how far mean windows are apart before the window is no unit
 _TWINS = {"hf32": "tf32"}  # reduced fp32, as one vendor and the other calls it
 
 TEXTS: Mapping[str, str] = {
@@ -30,6 +30,9 @@ TEXTS: Mapping[str, str] = {
     "size": "sizes of inputs differ: {left} on the left, {right} on the right",
     "tokens": "a call has {left} real tokens on the left, {right} on the right",
     "work": "the right does {factor} × the left's FLOPs a {per}",
+    "strangers": (
+        "no weight of {share} of the products' time is on the other side: another model, or another split of one"
+    ),
     "precision": "products are computed in {left} on the left, in {right} on the right",
     "calls": "the right calls the same ops {factor} × as often a {per} (accumulated gradients, more layers)",
     "training": "only the {side} side trains: no backward pass was seen on the other",
@@ -38,6 +41,9 @@ TEXTS: Mapping[str, str] = {
     "windows": "windows last {left_ns} on the left, {right_ns} on the right, and hold as much more or less",
     "few": "{units} {per} {where}: that shows a moment, not a mean",
     "shapes": "of {share} of the {side} side's kernels shapes are unknown: matched by name or kind only",
+    "outside": "{share} of the {side} side's device time was launched outside of its steps, {each_ns} a step: left out",
+    "startup": "the {side} side waited {each_ns} a {per} at its start: left out",
+    "stacks": "Python stacks were recorded {where}: they slow the host, so idle time is overstated",
     "left_out": "{count} of the {side} side's windows tell no steps: left out",
     "silent": "{count} of the {side} side's windows report no lengths: their time counts all the same",
 }
@@ -59,30 +65,52 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
     return Fraction(flops[0] or 0) / Fraction(flops[1] or 1)
 
 
-def _flops(side: Taken) -> Fraction | None:
+def flops_of(pieces: Sequence[Piece], units: Fraction) -> Fraction | None:
     """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
-    model = [p for p in side.pieces if p.sort == COMPUTE and p.kind in MODEL_KINDS]
+    model = [p for p in pieces if p.sort == COMPUTE and p.kind in MODEL_KINDS]
     known = [p for p in model if p.flops is not None]
     if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
         return None
-    return sum((p.calls * (p.flops or 0) for p in known), Fraction(0)) / side.units
+    return sum((p.calls * (p.flops or 0) for p in known), Fraction(0)) / units
+
+
+def _flops(side: Taken) -> Fraction | None:
+    return flops_of(side.pieces, side.units)
+
+
+def as_much(left: Fraction | None, right: Fraction | None) -> bool:
+    """Whether two counts of FLOPs are as much work; nothing says no where one is unknown."""
+    if not left or not right:
+        return True
+    return max(left / right, right / left) <= AS_MUCH
+
+
+def same_work(left: Taken, right: Taken) -> bool:
+    """Whether both sides do as much of the same in a unit, as far as it is known: in FLOPs, and training or not."""
+    return as_much(_flops(left), _flops(right)) and _only_trains(left, right) is None
+
+
+def _only_trains(left: Taken, right: Taken) -> str | None:
+    """The one side that trains, where the other would show it."""
+    ours, theirs = (any(p.training for p in side.pieces) for side in (left, right))
+    if ours == theirs or not tells_phases((right if ours else left).side):
+        return None
+    return "left" if ours else "right"
 
 
 def warnings(left: Taken, right: Taken, matches: Sequence[Match], *, normalised: bool) -> list[dict[str, Any]]:
     """What makes the sides differ beside device and software; ``scaled`` tells what normalising took out."""
     found = [
         *_jobs(left, right),
+        *_strangers(left, right),
         *_sizes(left, matches),
         *_amounts(left, right, matches),
-        *_windows(left, right),
+        *of_windows(left, right),
     ]
     return [
         {"warning": name, **figures, "text": TEXTS[name], "scaled": normalised and name in SCALED}
         for name, figures in found
     ]
-
-
-Found = Iterator[tuple[str, dict[str, Any]]]
 
 
 def _jobs(left: Taken, right: Taken) -> Found:
@@ -94,9 +122,8 @@ def _jobs(left: Taken, right: Taken) -> Found:
     precisions = [_precision(side) for side in (left, right)]
     if all(precisions) and len({_TWINS.get(p or "", p) for p in precisions}) > 1:
         yield "precision", {"left": precisions[0], "right": precisions[1]}
-    training = [any(p.training for p in side.pieces) for side in (left, right)]
-    if training[0] != training[1] and tells_phases(theirs if training[0] else ours):
-        yield "training", {"side": "left" if training[0] else "right"}
+    if (only := _only_trains(left, right)) is not None:
+        yield "training", {"side": only}
 
 
 def _listed(numbers: frozenset[int]) -> str:
@@ -154,16 +181,47 @@ def _dimension(piece: Piece, position: int, rank: int) -> str:
     return "sequence"
 
 
-def _first_shape(piece: Piece) -> list[int] | None:
-    """The first operand's extents, where they have three dimensions or more: of matrices nobody knows what they are."""
+def _shapes(piece: Piece) -> list[Any]:
+    """The operands as recorded, nothing where they were not or are damaged."""
     try:
         shapes = json.loads(piece.shapes) if piece.shapes else None
     except (ValueError, RecursionError):
-        return None
-    first = shapes[0] if isinstance(shapes, list) and shapes else None
+        return []
+    return shapes if isinstance(shapes, list) else []
+
+
+def _first_shape(piece: Piece) -> list[int] | None:
+    """The first operand's extents, where they have three dimensions or more: of matrices nobody knows what they are."""
+    first = next(iter(_shapes(piece)), None)
     if not isinstance(first, list) or len(first) < 3 or not all(isinstance(n, int) for n in first):
         return None
     return first
+
+
+def _strangers(left: Taken, right: Taken) -> Found:
+    """Whether the products have other weights: a batch changes one size of a product, a model all or two."""
+    sides = [[(p.ns, _weights(p)) for p in side.pieces if p.kind in MODEL_KINDS] for side in (left, right)]
+    told = [[(ns, sizes) for ns, sizes in side if sizes] for side in sides]
+    if not all(told):
+        return
+    shares = []
+    for mine, whole, other in ((told[0], sides[0], told[1]), (told[1], sides[1], told[0])):
+        there = frozenset[object]().union(*(sizes for _, sizes in other))
+        time = sum(ns for ns, _ in whole)
+        shares.append(sum(ns for ns, sizes in mine if not sizes & there) / time if time else 0.0)
+    if min(shares) > STRANGERS:
+        yield "strangers", {"share": min(shares)}
+
+
+def _weights(piece: Piece) -> frozenset[object]:
+    """Any two of a product's three sizes, one pair of which are its weight's; a convolution's filter."""
+    if piece.work[:1] == ("product",):
+        m, n, inner = piece.work[1:4]
+        return frozenset(tuple(sorted((int(str(a)), int(str(b))))) for a, b in ((m, n), (m, inner), (n, inner)))
+    shapes = _shapes(piece)
+    if piece.kind is not Kind.CONV or len(shapes) < 2 or not isinstance(shapes[1], list):
+        return frozenset()
+    return frozenset({str(shapes[1])})
 
 
 def _amounts(left: Taken, right: Taken, matches: Sequence[Match]) -> Found:
@@ -192,37 +250,3 @@ def _often(left: Taken, right: Taken, matches: Sequence[Match]) -> float | None:
         for side in (left, right)
     ]
     return float(calls[1] / calls[0]) if calls[0] else None
-
-
-def _windows(left: Taken, right: Taken) -> Found:
-    if left.per == WINDOW:
-        told = [side.side.counts.steps for side in (left, right)]
-        if bool(told[0]) != bool(told[1]):
-            yield "steps", {"side": "left" if told[0] else "right"}
-        lengths = [side.time_ns / side.side.counts.pairs for side in (left, right)]
-        if not all(told) and abs(lengths[0] - lengths[1]) > LONGER * max(lengths):
-            yield "windows", {"left_ns": round(lengths[0]), "right_ns": round(lengths[1])}
-    for name, side in (("left", left), ("right", right)):
-        counts = side.side.counts
-        if without := counts.without(side.per):
-            yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
-        kernels = sum(p.ns for p in side.pieces if p.sort == COMPUTE)
-        blind = sum(p.ns for p in side.pieces if p.sort == COMPUTE and p.shapes is None)
-        if kernels and blind > WITHOUT_SHAPES * kernels:
-            yield "shapes", {"side": name, "share": blind / kernels}
-    yield from _few(left, right)
-
-
-def _few(left: Taken, right: Taken) -> Found:
-    """Too few steps or calls to be a mean; of both sides in one where they have as many."""
-    if left.per not in {STEP, CALL}:
-        return
-    counts = [side.side.counts.steps if side.per == STEP else side.side.counts.calls for side in (left, right)]
-    places = (
-        [("on both sides", counts[0])]
-        if counts[0] == counts[1]
-        else list(zip(("on the left", "on the right"), counts, strict=True))
-    )
-    for where, units in places:
-        if units < FEW:
-            yield "few", {"where": where, "units": units, "per": left.per if units == 1 else f"{left.per}s"}

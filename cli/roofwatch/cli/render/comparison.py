@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Formatter
 from typing import Any
 
 from roofwatch.cli.render import text
+from roofwatch.cli.render.comparison_warnings import INDENT, warned, warning_lines
 from roofwatch.cli.render.diagnosis import wrapped
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.comparison_rows import PARTS_TOLD
@@ -15,7 +15,6 @@ from roofwatch.model.comparison_rows import PARTS_TOLD
 Answer = Mapping[str, Any]
 Row = Mapping[str, Any]
 
-INDENT = "   "
 WIDE = 100_000  # columns: sentences that a page breaks
 SMALL = 0.001  # of both times: a part with less needs no line
 EQUAL = 0.005  # of the left's time: as much apart is as long
@@ -71,11 +70,11 @@ def report(answer: Answer, head: Head, room: int) -> str:
         return "\n".join(lines) + "\n" if lines else ""
     for name, said in (("left", head.left), ("right", head.right)):
         lines += _side(name, said, summary[name], summary, room)
-    lines += ["", *_times(summary, room), *_hardware(summary, room), *_explained(summary, room)]
+    lines += ["", *_times(summary, room), *_hardware(summary, answer["warnings"], room), *_explained(summary, room)]
     lines += ["", *_parts(summary, room)]
     lines += ["", *closing] if (closing := _closing(answer, room)) else []
     lines += ["", *_rows(answer, room)]
-    warned = [line for warning in answer["warnings"] for line in _warning(warning, room)]
+    warned = [line for warning in answer["warnings"] for line in warning_lines(warning, room)]
     lines += ["", "Beware", *warned] if warned else []
     return "\n".join(lines) + "\n"
 
@@ -109,13 +108,11 @@ def _times(summary: Row, room: int) -> list[str]:
     return wrapped(said, room)
 
 
-def _hardware(summary: Row, room: int) -> list[str]:
-    """What the hardware would make of the same kernels, and what the software makes of it."""
+def _hardware(summary: Row, warnings: Sequence[Row], room: int) -> list[str]:
+    """What the hardware would make of the same kernels, and what the software makes of it; or why nobody can say."""
     kernels = summary["kernels"]
-    if kernels["expected_ratio"] is None:
-        return wrapped(
-            "What the hardware explains is not known: of no kernel that both sides have are both roofs known.", room
-        )
+    if kernels["withheld"]:
+        return wrapped(_withheld(kernels, warnings), room)
     gap = kernels["software_gap"]
     if abs(gap - 1) <= EQUAL:
         verdict = "both reach as much of their roofs"
@@ -123,13 +120,28 @@ def _hardware(summary: Row, room: int) -> list[str]:
         verdict = f"the right's software is behind by {_factor(gap)}"
     else:
         verdict = f"the left's software is behind by {_factor(1 / gap)}"
-    least = min(kernels["left_share"] or 0.0, kernels["right_share"] or 0.0)
+    least = _judged_share(kernels)
     of = "" if least >= 0.995 else f" (of the {text.percent(least)} of kernel time where both roofs are known)"
     said = (
         f"By the hardware alone the right's kernels would take {_factor(kernels['expected_ratio'])} the left's time; "
         f"they take {_factor(kernels['ratio'])}: {verdict}{of}."
     )
     return wrapped(said, room)
+
+
+def _judged_share(kernels: Row) -> float:
+    return min(kernels["left_share"] or 0.0, kernels["right_share"] or 0.0)
+
+
+def _withheld(kernels: Row, warnings: Sequence[Row]) -> str:
+    """Why no verdict on a side's software is given."""
+    reasons = [warned(w) for name in kernels["withheld"] for w in warnings if w["warning"] == name]
+    if "unknown" in kernels["withheld"]:
+        reasons.append("of no work that both sides do are both roofs known")
+    if "share" in kernels["withheld"]:
+        share = text.percent(_judged_share(kernels))
+        reasons.append(f"work that both sides do, with both roofs known, is only {share} of kernel time")
+    return f"Whether the hardware or the software explains it cannot be said: {'; '.join(reasons)}."
 
 
 def _explained(summary: Row, room: int) -> list[str]:
@@ -157,7 +169,8 @@ def _explained(summary: Row, room: int) -> list[str]:
 def said(answer: Answer) -> list[str]:
     """The verdict in sentences: both times, the hardware's part, what the difference adds up from, and where it is."""
     summary = answer["summary"]
-    return [line for told in (_times, _hardware, _explained) for line in told(summary, WIDE)] + _closing(answer, WIDE)
+    hardware = _hardware(summary, answer["warnings"], WIDE)
+    return [*_times(summary, WIDE), *hardware, *_explained(summary, WIDE), *_closing(answer, WIDE)]
 
 
 def part_rows(summary: Row) -> list[list[str]]:
@@ -196,17 +209,35 @@ def _part_name(part: str) -> str:
 
 
 def _closing(answer: Answer, room: int) -> list[str]:
-    """The rows that would close most of what the hardware does not explain."""
+    """Where the side that is behind loses most of what the hardware does not explain."""
     summary = answer["summary"]
-    rows = summary["closing"]
-    beyond = abs(summary["beyond_hardware_ns"])
-    if not rows or beyond <= EQUAL * summary["left"]["time_ns"]:
+    places, side = summary["closing"], summary["behind"]
+    if not places or summary["lost_ns"] <= EQUAL * summary[side]["time_ns"]:
         return []
-    known = summary["kernels"]["expected_ratio"] is not None
-    of = f"of the {text.duration(beyond)} {'that the hardware does not explain' if known else 'between the sides'}"
-    told = [f"row {row['row']} ({text.cut_middle(_name(row), NAME)}) {text.duration(row['excess_ns'])}" for row in rows]
-    said = f"On the {rows[0]['side']}, {of}, most would go with: {', '.join(told)}."
+    known = not summary["kernels"]["withheld"]
+    told = ", ".join(f"{_place(it, answer['rows'])} {text.duration(it['excess_ns'])}" for it in places)
+    won = "" if summary["won_ns"] <= EQUAL * summary[side]["time_ns"] else (
+        f" (and makes up {text.duration(summary['won_ns'])} elsewhere)"
+    )  # fmt: skip
+    lost = text.duration(summary["lost_ns"])
+    said = (
+        f"The {side} loses {lost} beyond what the hardware explains{won}, most in: {told}."
+        if known
+        else f"The {side} takes {lost} longer in some places{won}, most in: {told}."
+    )
     return wrapped(text.clean(said), room)
+
+
+def _place(place: Row, shown: Sequence[Row]) -> str:
+    """Where time is lost: a row by its number and name, or a part of the time."""
+    if place["row"] is None:
+        name = place["part"]
+        if name.startswith(IDLE):
+            return f"idle time ({name.removeprefix(IDLE).replace('_', ' ')})"
+        return {"communication": "exposed communication", "copies": "exposed copies"}.get(name, "less overlap")
+    if place["row"] > len(shown):
+        return f"row {place['row']} ({text.cut_middle(_name(place), NAME)}; --limit 0 shows it)"
+    return f"row {place['row']} ({text.cut_middle(_name(shown[place['row'] - 1]), NAME)})"
 
 
 def _rows(answer: Answer, room: int) -> list[str]:
@@ -286,25 +317,3 @@ def _factor(value: float) -> str:
 
 def _signed(ns: float) -> str:
     return f"+{text.duration(ns)}" if ns > 0 else text.duration(ns)
-
-
-def warned(warning: Row) -> str:
-    """A warning in words, its figures filled in."""
-    names = [name for _, name, _, _ in Formatter().parse(warning["text"]) if name]
-    said = warning["text"].format(**{name: _figure(name, warning[name]) for name in names})
-    return text.clean(said + (" (scaled away)" if warning["scaled"] else ""))
-
-
-def _warning(warning: Row, room: int) -> list[str]:
-    first, *rest = wrapped(warned(warning), room - len(INDENT) - 2)
-    return [f"{INDENT}- {first}", *(f"{INDENT}  {line}" for line in rest)]
-
-
-def _figure(name: str, value: Any) -> str:
-    if name.endswith("_ns"):
-        return text.duration(value)
-    if name == "share":
-        return text.percent(value)
-    if name == "factor":
-        return text.significant(value)
-    return text.count(value) if isinstance(value, int) else str(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roofwatch.cli.render import comparison, padding, regressions, text
+from roofwatch.cli.render import comparison, comparison_warnings, padding, regressions, text
 from roofwatch.cli.render.table import Column as Printed
 from roofwatch.cli.report import palette, specs
 from roofwatch.cli.report.html import Html, el, joined
@@ -70,7 +70,7 @@ def _comparison(answer: Row, words: Mapping[str, Sequence[str]]) -> Section:
             head=1,
         ),
         el("p", f"{text.plural(further['rows'], 'further row')}: {times}.") if further["rows"] else None,
-        _listed([comparison.warned(warning) for warning in answer["warnings"]]),
+        _listed([comparison_warnings.warned(warning) for warning in answer["warnings"]]),
     )
     return Section("comparison", "The two sides compared", body, {SIDES_PLOT: specs.sides(_bars(summary))})
 

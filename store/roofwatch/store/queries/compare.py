@@ -87,6 +87,7 @@ def _counts(connection: Connection, f: Filter) -> Counts:
         tokens=found["padding_real_tokens"] or 0,
         stepless=int(stepless or 0) if whole else None,
         silent=int(silent or 0) if whole else None,
+        python_events=found["python_events"] or 0,
     )
 
 
