@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,19 @@ Examples:
   roofwatch store serve --metrics 127.0.0.1:9431
 \b
 Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
+"""
+REPLAY_EPILOG = """\b
+Examples:
+  roofwatch store replay --synthetic --nodes 125 --minutes 0.5
+  roofwatch store replay traces/ --nodes 1000 --rate 10x
+  roofwatch store replay --synthetic --nodes 8 --store 127.0.0.1:7431
+\b
+Without --store or --db a store of its own is started on a database that is
+gone afterwards. With --store the windows stay there, under the label that the
+output names. Every node has eight devices, each with a window a minute times
+--rate. 'ack' is from a segment's sealing to its acknowledgement, 'visible'
+from a window's end until 'top' counts it, by polling once a second.
+Exit code 1: a window is lost, double or rejected.
 """
 PRUNE_EPILOG = """\b
 Examples:
@@ -68,6 +82,21 @@ def keeping(function: Decorated) -> Decorated:
         )
         function = option(function)
     return function
+
+
+class Rate(click.ParamType[float]):
+    """How much faster than usual: 10x."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The factor."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,4}(\.\d{1,3})?)x?", value.strip())
+        if found is None or not 0.01 <= float(found[1]) <= 1000:
+            self.fail(f"{value!r} is no rate like 1x or 10x.", param, ctx)
+        return float(found[1])
 
 
 @click.group("store", cls=Guessing, epilog=GROUP_EPILOG)
@@ -139,3 +168,38 @@ def prune(db: str | None, keep_raw: int, keep_hourly: int, keep_daily: int) -> N
         f"removed the kernels of {found.hours_of_kernels:,} process hours, the windows of {found.days_of_hours:,} "
         f"process days, and the sums of {found.days:,}"
     )
+
+
+@command.command("replay", epilog=REPLAY_EPILOG)
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--synthetic", is_flag=True, help="Windows of 300 drawn kernels instead of those of traces.")
+@click.option("--nodes", type=click.IntRange(1, 20_000), default=125, show_default=True, help="Simulated agents.")
+@click.option("--rate", type=Rate(), default="1x", show_default=True, help="1x is a window a device and minute.")
+@click.option("--minutes", type=click.FloatRange(0.05, 1440), default=1.0, show_default=True, help="How long to send.")
+@click.option("--seed", type=int, default=1, show_default=True, help="What varies the windows.")
+@click.option("--store", metavar="HOST:PORT", help="A store that runs already.")
+@click.option("--db", metavar="URL", help="A database for the store that is started; its windows stay.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def replay(  # noqa: PLR0913, PLR0917 - a parameter for each option
+    folder: Path | None,
+    synthetic: bool,
+    nodes: int,
+    rate: float,
+    minutes: float,
+    seed: int,
+    store: str | None,
+    db: str | None,
+    form: str,
+) -> int:
+    """Send what a fleet would: simulated agents with the windows of a FOLDER of traces."""
+    from roofwatch.cli.fleet import source, trial  # noqa: PLC0415  # numpy, grpc and readers take half a second
+    from roofwatch.cli.render import fleet as render  # noqa: PLC0415
+
+    if (folder is None) != synthetic:
+        raise click.UsageError("give a FOLDER of traces, or --synthetic.")
+    if store and db:
+        raise click.UsageError("--db is for the store that is started; a running one has its own.")
+    windows = source.of_folder(folder, sys.stderr.write) if folder else source.drawn(seed)
+    result = trial.replayed(windows, trial.plan(nodes, rate, minutes * 60, seed), store, db)
+    click.echo(render.replayed_json(result) if form == "json" else "\n".join(render.replayed(result)))
+    return 1 if result.wrong else 0
