@@ -67,6 +67,27 @@ class Moment(click.ParamType[int]):
             self.fail(f"{value!r} is neither a duration like 30m or 2d nor a time like 2026-01-31T12:00.", param, ctx)
 
 
+class Stretch(click.ParamType[int]):
+    """A length of time on the command line."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The text as nanoseconds: whole seconds, at least one."""
+        if isinstance(value, int):
+            return value
+        parts = _DURATION.findall(value)
+        seconds = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+        if (
+            not parts
+            or _DURATION.sub("", value).strip()
+            or seconds != int(seconds)
+            or not 1 <= seconds < NAMEABLE.stop / 1e9
+        ):
+            self.fail(f"{value!r} is no length of time: give whole seconds, as in 30s, 10m, 1h or 1d.", param, ctx)
+        return int(seconds) * 1_000_000_000
+
+
 class Label(click.ParamType[tuple[str, str]]):
     """A label k=v on the command line."""
 

@@ -57,7 +57,7 @@ def report(answer: Answer, title: Sequence[str], room: int, then: str = "", shor
     in place of long names.
     """
     lines = head(answer, title, room)
-    lines += _next(answer, (then, shorter), room)
+    lines += next_command(answer, (then, shorter), room)
     lines += [*graphs.lines(answer.get("graphs", ()), answer["coverage"]["device_time_ns"], room), ""]
     if answer["rows"]:
         lines += kernel_table(answer["rows"], room)
@@ -122,7 +122,7 @@ def _rest(rows: Sequence[Row]) -> float:
     return 1.0 - sum(row["share"] or 0.0 for row in rows)
 
 
-def _next(answer: Answer, commands: Sequence[str], room: int) -> list[str]:
+def next_command(answer: Answer, commands: Sequence[str], room: int) -> list[str]:
     """The next command, the first of these that fits, since half a command is none."""
     waits = answer.get("timeline") or answer.get("summary") or {}
     busy, idle = (waits.get(f"est_{key}", waits.get(key, 0)) for key in ("busy_ns", "idle_ns"))
