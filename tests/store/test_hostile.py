@@ -101,6 +101,13 @@ HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "shapes without end": (with_signature(shapes="[" * 60_000), "recursion"),
     "shapes of infinity": (with_signature(shapes="[1e999]"), "1e999"),
     "shapes of NaN": (with_signature(dtypes="[NaN]"), "NaN"),
+    "shapes that are a number": (with_signature(shapes="5"), "no JSON list"),
+    "dtypes that are an object": (with_signature(dtypes="{}"), "no JSON list"),
+    "arguments that are nothing": (with_signature(arguments="null"), "no JSON object"),
+    "arguments that are no JSON": (with_signature(arguments="{a"), "Expecting"),
+    "a ridge of nothing": (lambda m: m.windows[0].kernels.ridge.__setitem__(0, 0.0), "ridge"),
+    "a peak of nothing": (lambda m: setattr(m.dictionary.devices[0].bandwidth, "value", 0.0), "peak"),
+    "a peak next to nothing": (lambda m: setattr(m.dictionary.devices[0].bandwidth, "value", 1e-300), "peak"),
     "negative FLOPs": (with_signature(flops=-5), "negative"),
     "kernel without a name": (with_signature(kernel=""), "without a name"),
 }

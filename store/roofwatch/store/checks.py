@@ -30,6 +30,7 @@ MAX_PARTS = 10_000  # collectives, or graphs, in one window
 MAX_LENGTHS = 8192  # distinct lengths of one window's sequences
 MAX_SHAPES = 256  # distinct shapes of one window's padded batches
 MAX_STATE = 1e15  # Hz, W, °C: a million times a device of today
+LEAST_PEAK = 1.0  # FLOP/s, bytes/s: what is below divides by nothing
 MAX_RATE = 1e24  # FLOP/s, bytes/s, FLOP per byte: a hundred million times a device of today
 
 
@@ -166,19 +167,25 @@ def check_device(d: Device) -> None:
     check_texts(d.model, d.uuid, d.driver)
     for (precision, unit), peak in d.peaks.flops.items():
         check_texts(precision, unit, peak.source)
-        rates("a peak", [peak.value], MAX_RATE)
+        _check_peak(peak.value)
     if d.peaks.bandwidth is not None:
         check_texts(d.peaks.bandwidth.source)
-        rates("a peak", [d.peaks.bandwidth.value], MAX_RATE)
+        _check_peak(d.peaks.bandwidth.value)
+
+
+def _check_peak(value: float) -> None:
+    if not LEAST_PEAK <= value < MAX_RATE:
+        fail(f"a peak: {value} is out of range")
 
 
 def check_signature(s: Signature) -> None:
     """Refuse a signature, which answers give as JSON."""
     if not s.kernel:
         fail("a kernel without a name")
-    for text in (s.shapes, s.dtypes):
-        if text is not None:
-            json.loads(text, parse_constant=fail, parse_float=_finite)  # answers give it as JSON
+    for name, text, kind in (("shapes", s.shapes, list), ("dtypes", s.dtypes, list), ("arguments", s.arguments, dict)):
+        # Answers give it as JSON, and read it as the list or the object that it is.
+        if text is not None and not isinstance(json.loads(text, parse_constant=fail, parse_float=_finite), kind):
+            fail(f"{name} that are no JSON {'list' if kind is list else 'object'}")
     if (s.flops or 0) < 0 or (s.bytes or 0) < 0 or (s.flops_max is not None and s.flops_max < (s.flops or 0)):
         fail("negative FLOPs or bytes, or a range of FLOPs that ends below its beginning")
 
@@ -200,15 +207,6 @@ def below(name: str, values: Sequence[int], limit: int) -> None:
     """For what the wire has unsigned."""
     if values and max(values) >= limit:
         fail(f"{name}: {max(values)} is out of range")
-
-
-def rates(name: str, values: Sequence[float], limit: float) -> list[float | None]:
-    """Floats as they travel, None for not a number."""
-    known = [None if math.isnan(value) else value for value in values]
-    for value in known:
-        if value is not None and not 0 <= value < limit:
-            fail(f"{name}: {value} is out of range")
-    return known
 
 
 def _finite(text: str) -> float:

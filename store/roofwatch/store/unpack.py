@@ -171,7 +171,8 @@ class _Segment:
 
     def _add_roofs(self, columns: pb.KernelStats, rows: int, peaks: Sequence[int]) -> None:
         """The roofs that are known, where the segment has not told them yet."""
-        roof, ridge = _rates("roof_ns", columns.roof_ns, MAX_NS), _rates("ridge", columns.ridge, MAX_RATE)
+        roof = _rates("roof_ns", columns.roof_ns, 0.0, MAX_NS)
+        ridge = _rates("ridge", columns.ridge, 1 / MAX_RATE, MAX_RATE)
         if not len(roof) == len(ridge) == rows:
             fail("kernel columns of unequal lengths")
         unknown = (np.isnan(roof) & np.isnan(ridge)).tolist()
@@ -213,10 +214,10 @@ def _known(value: np.float64) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _rates(name: str, values: Sequence[float], limit: float) -> npt.NDArray[np.float64]:
+def _rates(name: str, values: Sequence[float], least: float, limit: float) -> npt.NDArray[np.float64]:
     """Floats as they travel, not a number where unknown."""
     column = np.fromiter(values, np.float64, len(values))
-    if not ((np.isnan(column)) | ((column >= 0) & (column < limit))).all():
+    if not ((np.isnan(column)) | ((column >= least) & (column < limit))).all():
         fail(f"{name}: a value is out of range")
     return column
 
