@@ -29,7 +29,8 @@ OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)  # a thousand agents a
 class Tally:
     """What all agents of a run have seen."""
 
-    sent: list[Sent] = field(default_factory=list)  # windows, in the order in which they ended
+    sent: int = 0  # windows
+    watched: list[Sent] = field(default_factory=list)  # those of the first ranks, in the order in which they ended
     by_node: dict[int, int] = field(default_factory=dict)  # windows acknowledged
     waits_s: list[float] = field(default_factory=list)  # of each segment, from its sealing to its acknowledgement
     stored: int = 0  # windows
@@ -73,7 +74,8 @@ class SimulatedAgent:
             self._sequence += 1
             sealed = time.perf_counter()
             envelope, windows = self._source.segment(self._node, self._sequence, time.time_ns())
-            self._tally.sent += windows
+            self._tally.sent += len(windows)
+            self._tally.watched.append(windows[0])
             self._spool[self._sequence] = _Waiting(envelope, sealed)
             self._empty.clear()
             self._more.set()

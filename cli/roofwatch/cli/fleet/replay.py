@@ -18,7 +18,7 @@ import numpy as np
 
 from roofwatch.cli.fleet.agent import SimulatedAgent, Tally
 from roofwatch.cli.fleet.local import Local
-from roofwatch.cli.fleet.templates import LABEL, Source, host_of, templates
+from roofwatch.cli.fleet.templates import FIRST_PID, LABEL, Source, host_of, templates
 from roofwatch.model.errors import RoofwatchError, UnreachableError
 from roofwatch.model.record import Window
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
@@ -48,7 +48,8 @@ class Plan:
 class Freshness:
     """When windows became visible, by asking ``top`` how many it sees of those that may not be visible yet.
 
-    The oldest of them are taken to be the ones that are; so is an error of one poll's length the most.
+    Of each segment only its first window is asked for: all of a segment become visible together, and what asks should
+    not be the load. The oldest are taken to be the visible ones.
     """
 
     tally: Tally
@@ -59,7 +60,7 @@ class Freshness:
 
     def since_ns(self) -> int | None:
         """From which start on to ask; None where nothing is pending."""
-        new = self.tally.sent[self.taken :]
+        new = self.tally.watched[self.taken :]
         self.taken += len(new)
         self.pending += [(w.end_unix_ns, w.start_unix_ns) for w in new]
         return min(start for _, start in self.pending) if self.pending else None
@@ -97,7 +98,7 @@ class Replayed:
             "rate": self.plan.rate,
             "duration_s": self.plan.seconds,
             "seed": self.plan.seed,
-            "windows_sent": len(tally.sent),
+            "windows_sent": tally.sent,
             "windows_acknowledged": acked,
             "windows_per_minute": acked / self.took_s * 60,
             "segments": len(tally.waits_s),
@@ -105,7 +106,7 @@ class Replayed:
             "ack_p99_s": quantile(tally.waits_s, 0.99),
             "freshness_p50_s": quantile(self.lags_s, 0.5),
             "freshness_p95_s": quantile(self.lags_s, 0.95),
-            "windows_seen": len(self.lags_s),
+            "segments_seen": len(self.lags_s),
             "store_cpu_s": self.store_cpu_s,
             "store_memory_begin_bytes": memory[0],
             "store_memory_end_bytes": memory[1],
@@ -195,14 +196,14 @@ async def _poll(asking: rpc.QueryStub, freshness: Freshness, run: str, ended: as
             return
         if since is not None:
             with contextlib.suppress(grpc.aio.AioRpcError):  # a store that is killed and comes again
-                answer = await _ask(asking, "top", run, since_ns=since, limit=20)
+                answer = await _ask(asking, "top", run, since_ns=since, process=str(FIRST_PID))
                 freshness.saw(answer["coverage"]["windows"], since, time.time_ns())
         await asyncio.sleep(POLL_S)
 
 
-async def _ask(asking: rpc.QueryStub, query: str, run: str, since_ns: int = 0, limit: int = 0) -> dict[str, Any]:
-    scope = pb.Filter(since_unix_ns=since_ns, labels={LABEL: run})
-    request = pb.QueryRequest(query=query, filter=scope, limit=limit)
+async def _ask(asking: rpc.QueryStub, query: str, run: str, since_ns: int = 0, process: str = "") -> dict[str, Any]:
+    scope = pb.Filter(since_unix_ns=since_ns, labels={LABEL: run}, process=process)
+    request = pb.QueryRequest(query=query, filter=scope, limit=20 if query == "top" else 0)
     answer: dict[str, Any] = json.loads((await asking.Run(request, timeout=ANSWER_S)).answer)
     return answer
 

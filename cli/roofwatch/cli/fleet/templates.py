@@ -21,6 +21,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 SPREAD = 3  # buckets up and down
 VARIANTS = 6  # segments kept ready of each window; a node sends one after the other
+FIRST_PID = 1000  # of a node, its rank 0
 LABEL = "replay"  # of every process, with the run's name
 _KEPT = {"start_unix_ns", "represents_ns"}
 _WHOLE = {
@@ -51,7 +52,7 @@ def _variant(base: Window, ranks: int, draw: random.Random) -> pb.Segment:
 
 def _of_rank(window: Window, rank: int, ranks: int) -> Window:
     process = Process(
-        Node("node", "boot"), 1000 + rank, 1, rank=rank, local_rank=rank, world_size=ranks,
+        Node("node", "boot"), FIRST_PID + rank, 1, rank=rank, local_rank=rank, world_size=ranks,
         model=window.process.model, versions=window.process.versions, labels={LABEL: ""},
     )  # fmt: skip
     devices = tuple(replace(d, device=replace(d.device, uuid=f"{rank}-{i}")) for i, d in enumerate(window.devices))
