@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,46 @@ def rgb(colour: str) -> str:
     return f"rgb({', '.join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_names_of_roofs_stand_apart(scene_answer: dict[str, Any], make_page: MakePage, read: Read, width: int) -> None:
+    """Of 989, 300, 110 and 40 TFLOP/s and 3.35 TB/s: the slope's finds room between the levels'."""
+    levels = {"bf16/matrix": 989e12, "tf32/matrix": 300e12, "fp32/matrix": 110e12, "fp32/vector": 40e12}
+    (device,) = scene_answer["devices"]
+    device["peaks"]["flops"] = {name: {"value": value, "source": "datasheet"} for name, value in levels.items()}
+    device["peaks"]["bandwidth"] = {"value": 3.35e12, "source": "datasheet"}
+    dot = scene_answer["signatures"]["dots"][0]
+    scene_answer["signatures"]["dots"] = [{**dot, "ridge": value / 3.35e12} for value in levels.values()]
+    page = read(make_page(scene_answer), width=width).page
+
+    texts = page.eval_on_selector_all(
+        "#plot-roofline-0 .mark-text text", "all => all.map(one => [one.textContent, one.getBoundingClientRect()])"
+    )
+    boxes = {name: box for name, box in texts if name.endswith("/s") and name != "FLOP/s"}  # an axis has that
+    assert len(boxes) == 5
+    for (name, one), (other_name, other) in itertools.combinations(boxes.items(), 2):
+        apart = one["right"] <= other["left"] or other["right"] <= one["left"] or (
+            one["bottom"] <= other["top"] + 1 or other["bottom"] <= one["top"] + 1
+        )  # fmt: skip
+        assert apart, (name, other_name)
+
+
 def test_a_phone(full_answer: dict[str, Any], make_page: MakePage, read: Read) -> None:
-    """390 pixels: the page does not scroll sideways, the table does inside itself, plots fit."""
+    """390 pixels: nothing scrolls sideways; a row is a paragraph whose figures follow their headers; plots fit."""
     page = read(make_page(full_answer), width=390).page
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-    table = page.locator(".scroll", has=page.locator(".sortable"))
-    assert table.evaluate("one => one.scrollWidth > one.clientWidth && one.clientWidth <= 390")
+    for right in page.eval_on_selector_all(
+        ".scroll :is(th, td)", "all => all.map(one => one.getBoundingClientRect().right)"
+    ):
+        assert right <= 390
+    figure = page.locator(".sortable td[data-h=winnable]").first
+    assert figure.evaluate("one => getComputedStyle(one, '::before').content").startswith('"winnable')
+    name, time = (page.locator(".sortable tbody tr").first.locator(one).bounding_box() for one in ("th", "td >> nth=1"))
+    assert name is not None
+    assert time is not None
+    assert name["y"] + name["height"] <= time["y"] + 1  # a name, and its figures under it
+    page.locator(".sortable thead button", has_text="mean").click()  # and it can be sorted still
+    assert page.locator(".sortable th[aria-sort]").inner_text().startswith("mean")
     for svg in page.locator(".plot svg").all():
         assert svg.bounding_box()["width"] <= 390  # type: ignore[index]
 

@@ -158,16 +158,17 @@ def test_roofs_are_those_that_rows_are_judged_by() -> None:
     assert roofs.roofs_of([{"peaks": {"flops": {}, "bandwidth": None}}], []) == []
 
 
+ROW = {
+    "kernel": "k", "op": None, "phase": "none", "shapes": None, "dtypes": None, "kind": "matmul",
+    "bound": "compute", "formula_bound": None, "evidence": "shapes", "calls": 1, "mean_ns": 1e6, "est_ns": 5,
+    "share": 0.5, "flops": 10**9, "intensity": 20.0, "ridge": 100.0, "roof_fraction": 0.05, "winnable_ns": 4,
+    "l2_assisted": None,
+}  # fmt: skip
+
+
 def test_a_dot_lies_where_it_reached() -> None:
     """A call of 1e9 FLOP in 1 ms reaches 1 TFLOP/s; with area as time, the largest comes first."""
-    row = {
-        "kernel": "k", "op": None, "phase": "none", "shapes": None, "dtypes": None, "kind": "matmul",
-        "bound": "compute", "formula_bound": None, "evidence": "shapes", "calls": 1, "mean_ns": 1e6, "est_ns": 5,
-        "share": 0.5, "flops": 10**9, "intensity": 20.0, "ridge": 100.0, "roof_fraction": 0.05, "winnable_ns": 4,
-        "l2_assisted": None,
-    }  # fmt: skip
-
-    spec = roofs.roofline("d", [], [row, {**row, "kernel": "larger", "est_ns": 9}], palette.families(["matmul"]))
+    spec = roofs.roofline("d", [], [ROW, {**ROW, "kernel": "larger", "est_ns": 9}], palette.families(["matmul"]))
 
     dots = next(layer for layer in spec["layer"] if layer["mark"]["type"] == "point")["data"]["values"]
     assert [(dot["kernel"], dot["intensity"], dot["flops_s"], dot["ns"]) for dot in dots] == [
@@ -227,3 +228,20 @@ def test_headings_and_anchors(scene_answer: dict[str, Any], make_page: Callable[
     anchors = set(re.findall(r'href="#([^"]+)"', text))
     assert anchors
     assert anchors <= set(re.findall(r'id="([^"]+)"', text))
+
+
+def test_a_slopes_name_gives_way_to_a_levels() -> None:
+    """A level exactly where the memory's name stands alone: then that ends elsewhere, a name's height away."""
+    row = {**ROW, "intensity": 0.01, "flops": 1, "mean_ns": 1000.0}  # far to the lower left: the axes stay as they are
+
+    def heights(*peaks: float) -> tuple[dict[str, float], float]:
+        spec = roofs.roofline("x", [roofs.Roof(peak, 1e12, (f"p{peak:g}/matrix",)) for peak in peaks], [row], {})
+        shown = [layer for layer in spec["layer"] if layer["mark"]["type"] == "text"]
+        low, high = shown[0]["encoding"]["y"]["scale"]["domain"]
+        named = {value["label"]: value["y"] for layer in shown for value in layer["data"]["values"]}
+        return named, roofs.HEIGHT / math.log10(high / low)
+
+    alone, _ = heights(1e15)
+    crossing = alone["memory 1.00 TB/s"]
+    named, per_decade = heights(1e15, crossing)
+    assert abs(math.log10(named["memory 1.00 TB/s"] / crossing)) * per_decade >= 18

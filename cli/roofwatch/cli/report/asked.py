@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from roofwatch.cli.render import comparison, comparison_warnings, padding, regressions, text
+from roofwatch.cli.render import comparison, comparison_warnings, padding, regression_verdict, regressions, text
 from roofwatch.cli.render.table import Column as Printed
 from roofwatch.cli.report import palette, specs
 from roofwatch.cli.report.html import Html, el, joined
@@ -130,7 +130,7 @@ def _regressions(answer: Row, shared: Sequence[str], words: Mapping[str, Sequenc
     told = regressions.rows_told(answer)
     body = joined(
         paragraphs(*regressions.sides(answer, head, WIDE)),
-        el("p", regressions.found(answer), class_="lead"),
+        el("p", regression_verdict.found(answer), class_="lead"),
         paragraphs(*(regressions.step_line(step) for step in answer["steps"])),
         paragraphs(*(line for device in answer["devices"] for line in regressions.device_line(device, WIDE))),
         _printed("Kernels that changed", regressions.COLUMNS, [regressions.cells(row) for row in told], head=1)

@@ -34,11 +34,12 @@ def page(answer: Row, about: About, more: Sequence[Section], library: str) -> st
     """The file's text. ``more``: sections that were asked for beside the usual ones; ``library`` draws the plots."""
     looks = palette.families([one["kind"] for one in answer["kinds"]])
     sections = [
+        *(section for section in more if section.first),
         overview.where(answer, looks),
         overview.moments(answer, about.zone),
+        *(section for section in more if not section.first),
         judged.roofline(answer, looks),
         judged.kernels(answer, looks),
-        *more,
         ledger.ledger(answer, about.zone),
         ledger.devices(answer),
         ledger.cost(answer),
@@ -52,6 +53,11 @@ def page(answer: Row, about: About, more: Sequence[Section], library: str) -> st
         el(
             "main",
             overview.lead(answer),
+            *(
+                el("p", el("a", section.title, href=f"#{section.name}"), ": ", section.lead, class_="lead")
+                for section in more
+                if section.lead
+            ),
             *(el("p", note, class_="note") for note in about.notes),
             overview.key_figures(answer),
             *(one.html() for one in found),

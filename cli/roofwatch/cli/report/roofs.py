@@ -15,7 +15,8 @@ from roofwatch.cli.report.specs import Row, Spec, scale_of, spec_of, tooltip
 SLOPE = 10  # a memory roof is seen from a tenth of the ridge on
 ALIKE = 0.01  # two ridges that differ by less are one: a ridge travels as a double
 HEIGHT = 440
-LABEL = 16  # pixels that a level's name needs above it
+LABEL = 18  # pixels that a name needs above its line
+SLOPE_LABEL = 0.45  # of a phone's plot: the width of a memory's name
 FIELDS = (
     "kernel", "op", "phase", "shapes", "dtypes", "kind", "bound", "evidence", "calls", "mean", "time", "share",
     "FLOP/byte", "reached", "of its roof", "winnable",
@@ -122,23 +123,30 @@ def _lines(roofs: Sequence[Roof], across: Sequence[float], up: Sequence[float], 
 
 
 def _labels(roofs: Sequence[Roof], across: Sequence[float], up: Sequence[float], place: Place) -> list[Spec]:
-    """The names of levels and slopes, readable over dots too; a level's below it where one is close above."""
-    pixels = HEIGHT / math.log10(up[1] / up[0])
-    levels: dict[bool, list[Spec]] = {True: [], False: []}
-    above = math.inf
+    """The names of levels and slopes, readable over dots too, none over another: beside a level above or below it."""
+    above_line: list[Spec] = []
+    below_line: list[Spec] = []
+    boxes: list[_Box] = []
     for roof in sorted(roofs, key=lambda roof: -roof.peak):
-        fits = math.log10(above / roof.peak) * pixels > LABEL
-        levels[fits].append({"x": across[1], "y": roof.peak, "label": roof.label})
-        above = roof.peak
+        told = {"x": across[1], "y": roof.peak, "label": roof.label}
+        y = _pixels(roof.peak, up)
+        at_top = _Box(0.0, 1.0, y - LABEL, y)
+        if any(at_top.meets(other) for other in boxes):
+            below_line.append(told)
+            boxes.append(_Box(0.0, 1.0, y, y + LABEL))
+        else:
+            above_line.append(told)
+            boxes.append(at_top)
     slopes = []
     for bandwidth in sorted({roof.bandwidth for roof in roofs}):
         begin, end = max(across[0], up[0] / bandwidth), max(roof.ridge for roof in roofs if roof.bandwidth == bandwidth)
-        at = (begin * end**2) ** (1 / 3)  # two thirds up: above the line nothing is in its way
-        slopes.append({"x": at, "y": at * bandwidth, "label": f"memory {text.rate(bandwidth, 'B/s')}"})
+        x, box = _on_slope(bandwidth, begin, end, (across, up), boxes)
+        boxes.append(box)
+        slopes.append({"x": x, "y": x * bandwidth, "label": f"memory {text.rate(bandwidth, 'B/s')}"})
     halo = {"stroke": "var(--bg)", "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
     sets = (
-        (levels[True], {"baseline": "bottom", "dx": -4, "dy": -3}),
-        (levels[False], {"baseline": "top", "dx": -4, "dy": 4}),
+        (above_line, {"baseline": "bottom", "dx": -4, "dy": -3}),
+        (below_line, {"baseline": "top", "dx": -4, "dy": 4}),
         (slopes, {"baseline": "bottom", "dx": -8, "dy": -3}),
     )
     return [
@@ -151,6 +159,44 @@ def _labels(roofs: Sequence[Roof], across: Sequence[float], up: Sequence[float],
         for style in (halo, {})
         if values
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Where a text stands: shares of the width, pixels from the top. A level's may be as wide as a phone's plot."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def _pixels(flops_s: float, up: Sequence[float]) -> float:
+    """From the plot's top."""
+    return math.log(up[1] / flops_s) / math.log(up[1] / up[0]) * HEIGHT
+
+
+# How far up a slope its name may end, the best first: above the line, two thirds up, nothing is usually in its way.
+_PLACES = (0.67, 0.6, 0.75, 0.5, 0.42, 0.85, 0.33, 0.25)
+
+
+def _on_slope(
+    bandwidth: float, begin: float, end: float, axes: tuple[Sequence[float], Sequence[float]], boxes: Sequence[_Box]
+) -> tuple[float, _Box]:
+    """FLOP per byte where a slope's name ends, at the first place that no other name has."""
+    across, up = axes
+    found = []
+    for share in _PLACES:
+        x = begin * (end / begin) ** share
+        y = _pixels(x * bandwidth, up)
+        right = math.log(x / across[0]) / math.log(across[1] / across[0])
+        found.append((x, _Box(max(0.0, right - SLOPE_LABEL), right, y - LABEL - 2, y)))
+    return next((one for one in found if not any(one[1].meets(box) for box in boxes)), found[0])
 
 
 def _domains(roofs: Sequence[Roof], rows: Sequence[Row]) -> tuple[list[float], list[float]]:

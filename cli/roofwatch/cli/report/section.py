@@ -14,12 +14,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """``name`` is its anchor; ``plots`` are specifications by the id of their place."""
+    """``name`` is its anchor; ``plots`` are specifications by the id of their place.
+
+    ``lead``: what stands of it at the top of the page; ``first``: it is what the page was asked for.
+    """
 
     name: str
     title: str
     body: Html
     plots: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    lead: str = ""
+    first: bool = False
 
     def html(self) -> Html:
         """The section with its heading."""

@@ -1,4 +1,4 @@
-"""Tables of a page: they scroll inside themselves where the page is narrow, and sort where that helps."""
+"""Tables of a page: on a phone each row stands by itself, and they sort where that helps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _cell(cell: Cell, column: Column, *, names: bool) -> Html:
     class_ = "num" if column.right else None
     if names:
         return el("th", cell.shown, scope="row", class_=class_, data_v=value)
-    return el("td", cell.shown, class_=class_, data_v=value)
+    return el("td", cell.shown, class_=class_, data_v=value, data_h=column.header)  # a phone shows it beside the cell
 
 
 def meter(share: float | None, shown: str) -> Html:
