@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import _day
+
+from roofwatch.cli.fleet.local import local_store
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build" / "bench"
@@ -79,23 +79,6 @@ def timed(arguments: tuple[str, ...], where: tuple[str, ...], folder: Path, roun
     return min(walls), min(cpus), error
 
 
-@contextmanager
-def served(file: Path, folder: Path) -> Iterator[str]:
-    """A store on the file, in a process of its own; its address."""
-    port = folder / "port"
-    arguments = ("store", "serve", "--db", f"sqlite:///{file}", "--listen", "127.0.0.1:0", "--port-file", str(port))
-    server = subprocess.Popen([*PROGRAM, *arguments], stderr=subprocess.DEVNULL)
-    try:
-        while not port.exists():
-            if server.poll() is not None:
-                raise RuntimeError("the store did not start")
-            time.sleep(0.02)
-        yield f"127.0.0.1:{port.read_text().strip()}"
-    finally:
-        server.terminate()
-        server.wait()
-
-
 def show(name: str, value: float, limit: float, cpu: float, error: str) -> None:
     """One line of figures."""
     row = {
@@ -127,9 +110,9 @@ def main() -> None:
                 wall, cpu, error = timed(arguments, ("--db", f"sqlite:///{file}"), folder, options.rounds)
                 show(f"answer of a day from the file: {label}", wall, limit, cpu, error)
         if options.way != "db":
-            with served(file, folder) as address:
+            with local_store(folder, f"sqlite:///{file}") as store:
                 for label, (arguments, limit) in wanted.items():
-                    wall, cpu, error = timed(arguments, ("--store", address), folder, options.rounds)
+                    wall, cpu, error = timed(arguments, ("--store", store.address), folder, options.rounds)
                     show(f"answer of a day from a store: {label}", wall, limit, cpu, error)
     show_size = file.stat().st_size / (_day.MINUTES * _day.DEVICES * _day.ROWS)
     print(json.dumps({"name": "a day of one node: bytes a row, everything included", "value": round(show_size, 1),

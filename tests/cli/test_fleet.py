@@ -16,15 +16,18 @@ from pathlib import Path
 import grpc
 import pytest
 
-from roofwatch.cli.fleet import synthetic
+from roofwatch.cli.asking import ask
+from roofwatch.cli.fleet import bench, synthetic
 from roofwatch.cli.fleet.agent import Tally
 from roofwatch.cli.fleet.local import PROGRAM, local_store
 from roofwatch.cli.fleet.replay import Freshness, Plan, _wrong, quantile, replay
 from roofwatch.cli.fleet.source import of_folder
 from roofwatch.cli.fleet.templates import Sent, Source, scale, templates
+from roofwatch.cli.render import fleet as render
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store.filter import Filter
 from roofwatch.store.unpack import Unpacker
 
 SECOND = 1_000_000_000
@@ -99,6 +102,21 @@ def test_quantiles_by_hand() -> None:
     """The nearest value that so many do not exceed; nothing has none."""
     assert [quantile([4.0, 1.0, 3.0, 2.0], q) for q in (0.0, 0.5, 0.99)] == [1.0, 3.0, 4.0]
     assert quantile([], 0.5) is None
+
+
+def test_bench_is_complete(tmp_path: Path) -> None:
+    """Two nodes, a minute: as many rows on both sides, what SQLite's statement sums is what the store answers."""
+    fleet = bench.fleet_of(2, 1)
+    found = bench.run(fleet, tmp_path, rounds=1)
+    assert found.rows == 2 * 8 * 300
+    with closing(sqlite3.connect(tmp_path / "0" / "raw.db")) as connection:
+        told = connection.execute("SELECT sum(total_ns), count(DISTINCT window_id) FROM kernel_stats").fetchone()
+    answer = ask("top", Filter(), 0, store=None, db=str(tmp_path / "0" / "store.db"))
+    assert (answer["coverage"]["device_time_ns"], answer["coverage"]["windows"]) == told
+    assert 0 < found.share < 2
+    assert min(found.node_s, found.raw_node_s, found.all_s, found.raw_all_s, found.ack_p99_s) > 0
+    assert len(render.benched(found)) == 10
+    assert max(map(len, render.benched(found))) <= 80
 
 
 def test_what_is_lost_is_told(tmp_path: Path) -> None:

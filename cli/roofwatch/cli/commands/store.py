@@ -21,6 +21,7 @@ Examples:
   roofwatch store serve
   roofwatch store serve --help
   roofwatch store prune --keep-raw 12h
+  roofwatch store replay --synthetic --nodes 1000
 """
 SERVE_EPILOG = """\b
 Examples:
@@ -43,6 +44,16 @@ output names. Every node has eight devices, each with a window a minute times
 --rate. 'ack' is from a segment's sealing to its acknowledgement, 'visible'
 from a window's end until 'top' counts it, by polling once a second.
 Exit code 1: a window is lost, double or rejected.
+"""
+BENCH_EPILOG = """\b
+Examples:
+  roofwatch store bench
+  roofwatch store bench --rounds 1 --format json
+\b
+Starts a store of its own on a file that is gone afterwards, and sends it the
+windows of four nodes; in turns with it SQLite alone writes the same rows with
+the same durability. The best of the rounds counts, so that other work on the
+machine hurts little. The share is what to compare between machines.
 """
 PRUNE_EPILOG = """\b
 Examples:
@@ -203,3 +214,18 @@ def replay(  # noqa: PLR0913, PLR0917 - a parameter for each option
     result = trial.replayed(windows, trial.plan(nodes, rate, minutes * 60, seed), store, db)
     click.echo(render.replayed_json(result) if form == "json" else "\n".join(render.replayed(result)))
     return 1 if result.wrong else 0
+
+
+@command.command("bench", epilog=BENCH_EPILOG)
+@click.option("--rounds", type=click.IntRange(1, 20), default=3, show_default=True, help="How often; the best counts.")
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def bench(rounds: int, form: str) -> None:
+    """Measure ingest and answers on this machine against what it does alone."""
+    import tempfile  # noqa: PLC0415
+
+    from roofwatch.cli.fleet import bench as measure  # noqa: PLC0415  # numpy and grpc take 0.4 s
+    from roofwatch.cli.render import fleet as render  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="roofwatch-bench-") as name:
+        found = measure.run(measure.fleet_of(), Path(name), rounds)
+    click.echo(render.benched_json(found) if form == "json" else "\n".join(render.benched(found)))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
+from roofwatch.cli.fleet.bench import Benched
 from roofwatch.cli.fleet.replay import RANKS, Replayed
 from roofwatch.cli.fleet.templates import LABEL
 from roofwatch.cli.render import text
+from roofwatch.cli.render.table import DEFAULT_COLUMNS, Column, table
 
 SHOWN = 5  # problems
 
@@ -49,6 +52,40 @@ def replayed(result: Replayed) -> list[str]:
 def replayed_json(result: Replayed) -> str:
     """One object."""
     return json.dumps({"schema_version": 1, "replay": result.as_json()}, indent=2)
+
+
+def benched(found: Benched) -> list[str]:
+    """Lines for people: the store, SQLite alone, and the one as a share or a multiple of the other."""
+    per_s = (found.rows / found.ingest_s, found.rows / found.raw_s)
+    rows = [
+        ("ingest, acknowledged", *(f"{rate:,.0f} rows/s" for rate in per_s), text.percent(found.share)),
+        _times("top 20 of one node", found.node_s, found.raw_node_s),
+        _times("top 20 of all nodes", found.all_s, found.raw_all_s),
+        (
+            "on disk",
+            *(f"{size:.1f} B/row" for size in (found.row_bytes, found.raw_row_bytes)),
+            f"{found.row_bytes / found.raw_row_bytes:.2f} ×",
+        ),
+        ("processor time", f"{found.cpu_s_per_row * 1e6:.2f} µs/row", text.UNKNOWN, text.UNKNOWN),
+        ("ack, p99", _seconds(found.ack_p99_s), text.UNKNOWN, text.UNKNOWN),
+        ("memory, at most", text.size(found.memory_bytes), text.UNKNOWN, text.UNKNOWN),
+    ]
+    columns = [Column(""), Column("store", right=True), Column("SQLite alone", right=True), Column("", right=True)]
+    return [
+        f"{found.rows:,} kernel rows over gRPC, and the same by multi-VALUES and GROUP BY",
+        "",
+        *table(columns, rows, DEFAULT_COLUMNS),
+    ]
+
+
+def _times(name: str, ours: float, theirs: float) -> tuple[str, str, str, str]:
+    return name, _seconds(ours), _seconds(theirs), f"{ours / theirs:.1f} ×"
+
+
+def benched_json(found: Benched) -> str:
+    """One object, in base units."""
+    rates = {"rows_per_s": found.rows / found.ingest_s, "raw_rows_per_s": found.rows / found.raw_s}
+    return json.dumps({"schema_version": 1, "bench": {**asdict(found), **rates, "ingest_share": found.share}}, indent=2)
 
 
 def _seconds(value: float | None) -> str:
