@@ -68,3 +68,33 @@ def test_the_trace_names_the_group(jobs: Jobs, agent: LittleAgent, path: str, gr
         assert told["pg_config"] == [{"pg_name": "0", "pg_desc": "default_pg", "pg_size": 1, "ranks": [0]}]
     ended = jobs.end(job)
     assert (ended.code, ended.err) == (0, "")
+
+
+def test_gloos_threads_are_waited_for_at_exit(jobs: Jobs, agent: LittleAgent) -> None:
+    """A thread of that name which still runs is waited for, at most a second; one that sleeps, and none, are not."""
+    code = """
+import ctypes, threading, time
+from roofwatch.hook import groups
+def took():
+    begun = time.monotonic()
+    groups.leave()
+    return time.monotonic() - begun
+print(took() < 0.1)
+over, named = threading.Event(), threading.Semaphore(0)
+def work(seconds):
+    ctypes.CDLL(None).prctl(15, groups.WORKER.encode(), 0, 0, 0)  # PR_SET_NAME
+    named.release()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+    over.wait()
+for seconds, least, most in ((0, 0, 0.9), (0.5, 0.2, 2), (60, 1, 5)):
+    threading.Thread(target=work, args=(seconds,), daemon=True).start()
+    named.acquire()
+    print(least <= took() < most)
+import os, sys
+sys.stdout.flush()
+os._exit(0)
+"""
+    ended = jobs.end(jobs.start(code, agent.path))
+    assert (ended.code, ended.out.split()) == (0, ["True"] * 4), ended

@@ -1,11 +1,15 @@
-"""The job's process group, for the trace: transfers of gloo do not name theirs."""
+"""The job's process group, for the trace: transfers of gloo do not name theirs. And how gloo's threads are left."""
 
 import json
 import sys
 from typing import Any, Dict, Optional
 
+from .quiesce import asleep, threads
+
 KEY = "distributedInfo"  # as torch.profiler's own traces have it
 MANY_RANKS = 31  # more are told by the first ones and the size
+WORKER = "pt_gloo_runloop"  # as torch calls gloo's threads
+WAIT_S = 1.0
 
 
 def told() -> Optional[str]:
@@ -38,3 +42,22 @@ def _described(distributed: Any) -> Dict[str, Any]:
         "pg_count": int(distributed.get_pg_count()),
         "pg_config": [default],
     }
+
+
+def leave() -> None:
+    """At exit, before Python shuts down: let gloo's threads put away the transfers that the job has seen done.
+
+    One that puts a tensor away afterwards wants the GIL, which Python up to 3.13 answers by ending the thread: the
+    process is aborted, with the hook or without, where such a thread has had no CPU time since. Without gloo: nothing.
+    """
+    workers = {tid for tid in threads() if _name(tid) == WORKER}
+    if workers:
+        asleep(workers, WAIT_S)
+
+
+def _name(tid: int) -> str:
+    try:
+        with open("/proc/self/task/%d/comm" % tid) as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -4,6 +4,7 @@ import atexit
 import os
 from typing import Any
 
+from . import groups
 from .log import failure
 from .quiesce import threads
 from .session import Session
@@ -78,5 +79,6 @@ class Process:
     def _leave(self) -> None:
         try:
             self.taker.leave()
+            groups.leave()
         except Exception as error:
             failure("exit", error)
