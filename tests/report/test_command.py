@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from report_scene import KERNELS, RIDGE, Read, window
-from store_builders import GEMM, RunningStore, process_of, running_store, segment_of, send, stat
+from store_builders import GEMM, H100, MI300, RunningStore, process_of, running_store, segment_of, send, stat, window_of
 
 from roofwatch.model.record import Padding, Window
 
@@ -113,7 +113,17 @@ def test_two_sides_and_padding(roofwatch: Roofwatch, read: Read, tmp_path: Path)
     reader = read(tmp_path / "x.html")
     assert reader.said == []
     titles = reader.page.locator("h2").all_inner_texts()
-    assert titles[4:7] == ["Padding", "The two sides compared", "What became slower"]
+    assert titles[:3] == [
+        "The two sides compared",
+        "What became slower",
+        "Where the time went",
+    ]  # what was asked for first
+    assert titles.index("Padding") < titles.index("Under the roof")
+    leads = [told.split(":")[0] for told in reader.page.locator("main > .lead").all_inner_texts()]
+    assert leads[1:] == ["Padding", "The two sides compared", "What became slower"]
+    assert reader.page.locator("main > .lead").last.inner_text().startswith("What became slower: Found, of")
+    headers = reader.page.locator("section", has_text="Kernels that changed").last.locator("thead th").all_inner_texts()
+    assert headers[:3] == ["verdict", "kernel", "before"]  # the op is under the kernel, where it is another word
     main = reader.page.inner_text("main").replace("\u00a0", " ")
     assert "Used: 71.4 % of the tokens, 59.2 % of their squares" in main  # 100 ÷ 140, 5,800 ÷ 9,800
     assert reader.page.locator("#plot-sides .mark-rect path").count() > 4
@@ -122,6 +132,19 @@ def test_two_sides_and_padding(roofwatch: Roofwatch, read: Read, tmp_path: Path)
     assert "version=v9: there is version=v1, version=v2" in nobody.stderr
     assert "--after is missing" in one.stderr
     assert not (tmp_path / "no.html").exists()
+
+
+def test_several_device_models_are_told(roofwatch: Roofwatch, read: Read, tmp_path: Path) -> None:
+    """An H100 and an MI300X in one report: a sentence at the top names both; of one there is none."""
+    with running_store(tmp_path) as running:
+        both = [window_of("a", [stat(GEMM, [500])]), window_of("b", [stat(GEMM, [500])], device=MI300)]
+        send(running.address, [segment_of(both, 1)], replies=1)
+        asked = ("report", "--store", running.address, "--since", "all", "-o")
+        roofwatch(*asked, "both.html")
+        roofwatch(*asked, "one.html", "--device", "h100")
+    (told,) = read(tmp_path / "both.html").page.locator(".note").all_inner_texts()
+    assert told.startswith(f"2 device models are in this, {MI300.model}, {H100.model}: ")
+    assert read(tmp_path / "one.html").page.locator(".note").count() == 0
 
 
 REAL = {

@@ -87,7 +87,7 @@ def command(
     if not answer["coverage"]["windows"]:
         raise IncompleteError(nothing(shared, store=store, db=db))
     told = gather.asked(answer, title, shared, (words, sides), where)
-    _write(output, answer, title, then=then, told=told)
+    _write(output, answer, title, then=then, told=told, notes=gather.notes(answer))
     return errors.DONE
 
 

@@ -99,6 +99,11 @@ def said(answer: Answer) -> list[str]:
     return [*_lengths(answer, WIDE), *_split(answer["split"], WIDE), *_recommended(answer, WIDE)]
 
 
+def recommended(answer: Answer) -> str:
+    """What to do, and why."""
+    return " ".join(_recommended(answer, WIDE)[:2])
+
+
 def cautions(answer: Answer) -> list[str]:
     """What the predictions take for granted, and what to beware of."""
     return [text.clean(sentence) for sentence in (*_assumed(answer), *_beware(answer))]

@@ -14,6 +14,7 @@ from roofwatch.cli.report.tables import Cell, Column, table
 
 WIDE = 100_000  # columns: sentences that the browser breaks
 SIDES_PLOT = "plot-sides"
+LEADING = 2  # sentences of a comparison at the top of the page: both times, and what the hardware explains
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def _padding(answer: Row) -> Section:
         _printed("Ways to batch, and what they would save of the device time", columns, cells),
         _listed(padding.cautions(answer)),
     )
-    return Section("padding", "Padding", body)
+    return Section("padding", "Padding", body, lead=padding.recommended(answer))
 
 
 def _comparison(answer: Row, words: Mapping[str, Sequence[str]]) -> Section:
@@ -72,7 +73,9 @@ def _comparison(answer: Row, words: Mapping[str, Sequence[str]]) -> Section:
         el("p", f"{text.plural(further['rows'], 'further row')}: {times}.") if further["rows"] else None,
         _listed([comparison_warnings.warned(warning) for warning in answer["warnings"]]),
     )
-    return Section("comparison", "The two sides compared", body, {SIDES_PLOT: specs.sides(_bars(summary))})
+    plots = {SIDES_PLOT: specs.sides(_bars(summary))}
+    lead = " ".join(comparison.said(answer)[:LEADING])
+    return Section("comparison", "The two sides compared", body, plots, lead=lead, first=True)
 
 
 def _sides(sides: Sequence[tuple[str, Sequence[str], Row]]) -> Html:
@@ -133,12 +136,26 @@ def _regressions(answer: Row, shared: Sequence[str], words: Mapping[str, Sequenc
         el("p", regression_verdict.found(answer), class_="lead"),
         paragraphs(*(regressions.step_line(step) for step in answer["steps"])),
         paragraphs(*(line for device in answer["devices"] for line in regressions.device_line(device, WIDE))),
-        _printed("Kernels that changed", regressions.COLUMNS, [regressions.cells(row) for row in told], head=1)
-        if told
-        else None,
+        _changed(told) if told else None,
         _listed(regressions.notes(answer, told)),
     )
-    return Section("regressions", "What became slower", body)
+    return Section("regressions", "What became slower", body, lead=regressions.found(answer), first=True)
+
+
+def _changed(rows: Sequence[Row]) -> Html:
+    """Under a kernel's name what tells it from another of that name: its op where that is called otherwise, shapes."""
+    headers = [column.header for column in regressions.COLUMNS]
+    at, op = headers.index("kernel"), headers.index("op")
+    lines = []
+    for row in rows:
+        cells: list[str] = regressions.cells(row)
+        under = [row["op"] if row["op"] != row["kernel"] else None, text.shapes(row["shapes"]).replace("·", " · ")]
+        soft = ", ".join(text.clean(word) for word in under if word and word != text.UNKNOWN)
+        name = text.cut_middle(cells[at], 200)
+        cells[at] = el("div", name, el("div", soft, class_="soft") if soft else None, class_="name")
+        lines.append([cell for place, cell in enumerate(cells) if place != op])
+    columns = [column for column in regressions.COLUMNS if column.header != "op"]
+    return _printed("Kernels that changed", columns, lines, head=columns.index(regressions.COLUMNS[at]))
 
 
 def _printed(title: str, columns: Sequence[Printed], cells: Sequence[Sequence[str]], head: int = 0) -> Html:
@@ -150,6 +167,8 @@ def _printed(title: str, columns: Sequence[Printed], cells: Sequence[Sequence[st
 
 
 def _whole(cell: str) -> Html | str:
+    if isinstance(cell, Html):
+        return cell
     return el("div", text.cut_middle(cell, 200), class_="name") if len(cell) > 24 else cell
 
 

@@ -77,6 +77,16 @@ def asked(
     )
 
 
+def notes(answer: Mapping[str, Any]) -> list[str]:
+    """What is to be known of what a page adds up: devices that are not alike."""
+    models = sorted({device["model"] or "unnamed device" for device in answer["devices"]})
+    if len(models) < 2:
+        return []
+    named = ", ".join(models[:4]) + (f" and {len(models) - 4} more" if len(models) > 4 else "")
+    told = f"{len(models)} device models are in this, {named}: shares, MFU and the verdict are of all of them together."
+    return [f"{told} --device takes one."]
+
+
 def _compared(chosen: Mapping[str, Filter], where: Where) -> asking.Answer:
     options = {"per": None, "normalise": False}
     answer = where.ask("compare", chosen["left"], ROWS, chosen["right"], options)
