@@ -74,6 +74,7 @@ class Scene:
     steps: int | None = STEPS
     pid: int = 100
     outliers: Mapping[int, float] = field(default_factory=dict)  # of which window the times grow to what
+    outlier_of: str | None = None  # the one kernel whose times grow in them; None: all
     scale: Mapping[str, float] = field(default_factory=dict)  # of a kernel's name the factor of its time
     host_ns: int = 0  # idle time of a step
 
@@ -84,7 +85,11 @@ def windows(scene: Scene) -> list[Window]:
     found = []
     for n in range(scene.windows):
         for rank in range(scene.devices):
-            wide = np.exp(draw.normal(0.0, scene.noise, len(scene.work))) * scene.outliers.get(n, 1.0)
+            grown = [
+                scene.outliers.get(n, 1.0) if scene.outlier_of in {None, work.signature.kernel} else 1.0
+                for work in scene.work
+            ]
+            wide = np.exp(draw.normal(0.0, scene.noise, len(scene.work))) * np.array(grown)
             found.append(_window(scene, n, rank, wide.tolist()))
     return found
 

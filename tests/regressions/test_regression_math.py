@@ -13,6 +13,7 @@ from roofwatch.model.regression_math import (
     beta_share,
     digamma,
     f_tail,
+    gap_found,
     t_quantile,
     t_tail,
     trigamma,
@@ -85,3 +86,9 @@ def test_windows_needed_by_hand() -> None:
     assert [windows_needed(s, 0.0, gap, tail, 0.95) for s in (0.005, 0.01, 0.02)] == [9, 22, 77]
     assert windows_needed(0.01, 0.0, 0.0, tail, 0.95) is None
     assert windows_needed(1e4, 0.0, 0.01, tail, 0.95) is None
+
+
+def test_what_so_many_windows_find() -> None:
+    """Of 50 windows at 1 % noise, as of a normal distribution: (1.960 + 1.645) · 0.01 · √(2 ÷ 50) = 0.00721."""
+    assert gap_found(0.01, 1e6, 50, 0.025, 0.95) == pytest.approx(0.00721, rel=2e-3)
+    assert windows_needed(0.01, 1e6, gap_found(0.01, 1e6, 50, 0.025, 0.95), 0.025, 0.95) == 50

@@ -16,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from regression_scene import Scene, Work, kernel, stored
 
+from roofwatch.cli import asking
+from roofwatch.cli.commands.regressions import command
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Bound, DeviceState
 from roofwatch.model.regression import ROW_KEYS
@@ -80,7 +83,9 @@ def test_nothing_is_found_in_nothing(roofwatch: Roofwatch, tmp_path: Path) -> No
     assert (code, answer["verdict"]["findings"], answer["verdict"]["step_findings"]) == (0, 0, 0)
     assert answer["verdict"]["verdicts"] == {"same": 30}
     assert answer["sides"]["before"] | {"first_unix_ns": 0, "last_unix_ns": 0} == {
-        "windows": 30, "windows_used": 30, "devices": {"NVIDIA H100 80GB HBM3": 30}, "processes": 1,
+        "windows": 30, "windows_used": 30,
+        "left_out": {"other_device": 0, "without_kernels": 0, "not_sampled": 0},
+        "devices": {"NVIDIA H100 80GB HBM3": 30}, "processes": 1,
         "nodes": ["gpu-07"], "models": ["llama"], "first_unix_ns": 0, "last_unix_ns": 0,
     }  # fmt: skip
     done = roofwatch("regressions", "--db", url, *SIDES, "--format", "csv", "--limit", "0")
@@ -382,3 +387,82 @@ def _until(ready: Callable[[], bool], limit_s: float = 30.0) -> None:
     while not ready():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_noise_that_hides_everything_is_no_all_clear(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Times vary by 60 % from window to window, gemm_7 takes 2.5 × as long: that one is suspected."""
+    noisy = replace(BEFORE, windows=10, noise=0.6)
+    url = stored(tmp_path, noisy, replace(AFTER, windows=10, noise=0.6, scale={"gemm_7": 2.5}))
+    code, answer = asked(roofwatch, url)
+    assert (code, answer["verdict"]["findings"], answer["verdict"]["verdicts"]) == (4, 0, {"unclear": 30})
+    assert answer["rows"][0]["kernel"] == "gemm_7"
+    assert answer["devices"][0]["findable"] > 1.0
+    shown = table(roofwatch, url)
+    assert "cannot be said: of 30 kernels 30 are unclear, 100 % of device time. Most likely: gemm_7 +" in shown
+    assert "Nothing is" not in shown
+    assert "more windows are no way out; these find one of " in shown
+    everything = roofwatch("regressions", "--db", url, *SIDES, "--limit", "0").stdout
+    assert sum(line.startswith("unclear  ") for line in everything.splitlines()) == 30
+    assert "further" not in everything
+
+
+def test_outliers_make_no_kernel_worth_testing(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """8 of 120,000 µs a step are 0.0067 %, and 2.2 × as much 0.015 %: two windows of 300 × as long make it 0.14 %,
+    but they are in no mean, so the kernel is not tested; with all tested it is slower.
+    """  # noqa: D205 - one thought
+    work = (*WORK, Work(kernel(50, name="tiny"), mean_ns=2_000.0))
+    after = replace(
+        AFTER, work=work, scale={"tiny": 2.2}, outliers={3: 300.0, 20: 300.0}, outlier_of="tiny"
+    )  # fmt: skip
+    url = stored(tmp_path, replace(BEFORE, work=work), after)
+    code, answer = asked(roofwatch, url)
+    assert (code, verdicts(answer)) == (0, {})
+    assert answer["devices"][0]["rest"]["signatures"] == 1
+    assert answer["devices"][0]["rest"]["share_after"] == pytest.approx(1.47e-4, rel=0.05)
+    code, answer = asked(roofwatch, url, "--least-share", "0")
+    [row] = [row for row in answer["rows"] if row["kernel"] == "tiny"]
+    assert (code, row["verdict"], row["outliers_after"]) == (1, "slower", 2)
+    assert row["share_after"] == pytest.approx(1.47e-4, rel=0.05)
+    assert sum(row["share_after"] for row in answer["rows"]) == pytest.approx(1.0)
+
+
+def test_windows_that_are_not_used_have_a_reason(roofwatch: Roofwatch, tmp_path: Path) -> None:
+    """Three windows of before hold no kernels, two of after are of another device."""
+    idle = Scene((), 3, {"image": "v1"}, first_minute=200, pid=300, host_ns=1_000)
+    other = Scene(WORK, 2, {"image": "v2"}, first_minute=300, pid=400, device="NVIDIA A100")
+    url = stored(tmp_path, BEFORE, AFTER, idle, other)
+    sides = asked(roofwatch, url)[1]["sides"]
+    assert (sides["before"]["windows"], sides["before"]["windows_used"]) == (33, 30)
+    assert sides["before"]["left_out"] == {"other_device": 0, "without_kernels": 3, "not_sampled": 0}
+    assert sides["after"]["left_out"] == {"other_device": 2, "without_kernels": 0, "not_sampled": 0}
+    shown = table(roofwatch, url)
+    assert "33 windows, 30 used (3 without kernels)" in shown
+    assert "32 windows, 30 used (2 on a device that the other side has none of)" in shown
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [("regressions", SIDES[2:]), ("compare", ("--left", "image=v1", "--right", "image=v2"))]
+)
+def test_a_side_that_is_only_of_another_time_says_so(
+    roofwatch: Roofwatch, tmp_path: Path, command: str, options: tuple[str, ...]
+) -> None:
+    """All windows are of 2027: until then there are none, and the sentence names the time that there is."""
+    url = stored(tmp_path, replace(BEFORE, windows=1), replace(AFTER, windows=1))
+    done = roofwatch(command, "--db", url, "--since", "2026-01-01", "--until", "2026-01-02", *options)
+    assert done.returncode == 4
+    assert "no window of the time asked for matches, the latest one is of 2027-01-1" in done.stderr
+    assert "--since all" in done.stderr
+
+
+def test_the_head_says_the_time_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question that takes two seconds is still about the last 7 days."""
+    url = stored(tmp_path, BEFORE, AFTER)
+    real = asking.ask
+
+    def slow(*args: Any, **more: Any) -> Any:
+        time.sleep(2.1)
+        return real(*args, **more)
+
+    monkeypatch.setattr(asking, "ask", slow)
+    done = CliRunner().invoke(command, ["--db", url, *SIDES[2:]])
+    assert "all nodes · last 7 d" in done.output

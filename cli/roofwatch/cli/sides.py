@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import click
@@ -100,6 +101,14 @@ def _agree(one: Any, other: Any, text: str) -> None:
 
 def empty_side(option: str, given: Filter, *, store: str | None, db: str | None) -> str:
     """Why a side has no windows, in a sentence that begins with its option and names what there is instead."""
+    if given.since_unix_ns or given.until_unix_ns:
+        ever = ask("windows", replace(given, since_unix_ns=None, until_unix_ns=None), 1, store=store, db=db)["rows"]
+        if ever:
+            last = f"{datetime.fromtimestamp(ever[0]['start_unix_ns'] / 1e9).astimezone():%Y-%m-%d %H:%M}"
+            return (
+                f"{option}: no window of the time asked for matches, the latest one is of {last}: widen the time with "
+                "--since all."
+            )
     rows = ask("processes", Filter(model=given.model), LOOKED_AT, store=store, db=db)["rows"]
     there = sorted({pair for row in rows for pair in row["labels"].items()})
     for key, value in sorted(given.labels.items()):

@@ -12,7 +12,7 @@ from typing import Any
 
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Bound
-from roofwatch.model.regression_math import DF_MOST, windows_needed
+from roofwatch.model.regression_math import DF_MOST, gap_found, windows_needed
 
 ALPHA = 0.01  # of runs on sides that do not differ, so many may find something: family-wise, over all tests of a run
 TIME_PART = 0.9  # of it for times; the rest for calls a step, which hardly vary
@@ -231,12 +231,14 @@ class Enough:
     """How many windows a side there are and would be needed, for what is looked for in the typical kernel.
 
     ``noise`` is that of the kernel in the middle of device time, ``have`` what both sides are worth together as two
-    equal ones; ``needed`` is None where nothing tells the noise, or no number would do.
+    equal ones; ``needed`` is None where nothing tells the noise, or no number would do. ``findable`` is the slowdown
+    that they do find, as a fraction.
     """
 
     noise: float | None
     have: float
     needed: int | None
+    findable: float | None = None
 
     @property
     def complete(self) -> bool:
@@ -255,18 +257,26 @@ def enough(kernels: Sequence[tuple[float, float, float]], have: float, limits: L
         if seen >= half:
             borrowed = min(max(0.0, (df - 2.0 * (have - 1.0)) / 2.0), DF_MOST)
             gap = math.log1p(limits.find) - math.log1p(limits.tolerance)
-            return Enough(noise, have, windows_needed(noise, borrowed, gap, tails.time, POWER))
+            needed = windows_needed(noise, borrowed, gap, tails.time, POWER)
+            least = gap_found(noise, borrowed, max(have, 2.0), tails.time, POWER) + math.log1p(limits.tolerance)
+            found = ratio_of(least)
+            return Enough(noise, have, needed, None if found is None or have < 2.0 else found - 1.0)
     return Enough(None, have, None)
 
 
 def ranked(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Findings first, then the other verdicts in their order; each by what it adds to device time, what did not change
-    by its share.
+    """Findings first, then the other verdicts in their order; each by what it adds to device time, what is the same by
+    its share; of what is unclear first what seems to have become slower.
     """  # noqa: D205 - one thought
 
     def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        still = row["verdict"] in {Verdict.SAME, Verdict.UNCLEAR} or row["impact_share"] is None
-        weight = max(row["share_before"], row["share_after"]) if still else abs(row["impact_share"])
+        impact = row["impact_share"]
+        if row["verdict"] == Verdict.UNCLEAR:
+            weight = impact or 0.0
+        elif row["verdict"] == Verdict.SAME or impact is None:
+            weight = max(row["share_before"], row["share_after"])
+        else:
+            weight = abs(impact)
         return not row["finding"], 0 if row["finding"] else ORDER[row["verdict"]], -weight, row["kernel"]
 
     return sorted(rows, key=place)

@@ -95,6 +95,12 @@ def f_tail(f: float, df1: float, df2: float) -> float:
     return beta_share(df2 / (df2 + df1 * f), df2 / 2.0, df1 / 2.0)
 
 
+def gap_found(noise: float, prior_df: float, n: float, tail: float, power: float) -> float:
+    """The least gap that ``n`` windows a side clear, by the formula of ``windows_needed``; ``n`` is 2 at least."""
+    df = min(2.0 * (n - 1) + 2.0 * prior_df, DF_MOST)
+    return (t_quantile(tail, df) + t_quantile(1.0 - power, df)) * noise * math.sqrt(2.0 / n)
+
+
 def windows_needed(noise: float, prior_df: float, gap: float, tail: float, power: float) -> int | None:
     """Windows a side for a lower limit that clears ``gap`` with probability ``power``; None: more than a million.
 
@@ -106,8 +112,7 @@ def windows_needed(noise: float, prior_df: float, gap: float, tail: float, power
         return None
 
     def enough(n: int) -> bool:
-        df = min(2.0 * (n - 1) + 2.0 * prior_df, DF_MOST)
-        return gap >= (t_quantile(tail, df) + t_quantile(1.0 - power, df)) * noise * math.sqrt(2.0 / n)
+        return gap >= gap_found(noise, prior_df, n, tail, power)
 
     high = 2
     while not enough(high):

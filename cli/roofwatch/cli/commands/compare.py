@@ -119,6 +119,7 @@ def _of_store(
     from roofwatch.model.comparison_rows import ROW_KEYS  # noqa: PLC0415
 
     shared = filter_of(given)
+    title = showing.title(shared)  # before time passes: "last 7 d" stays that
     for option, texts in zip(("--left", "--right"), sides, strict=True):
         if not texts:
             raise click.UsageError(one_sided(option, shared, store=store, db=db))
@@ -126,12 +127,11 @@ def _of_store(
     asked = {"per": question.per, "normalise": question.normalise}
     answer = ask("compare", left, question.limit, store=store, db=db, other=right, options=asked)
     empty = {"left": ("--left", left), "right": ("--right", right)}
-    head = [*showing.title(shared)]
     return showing.show(
         answer,
         question.form,
         ROW_KEYS,
-        lambda it, room: comparison.report(it, comparison.Head(head, " ".join(sides[0]), " ".join(sides[1])), room),
+        lambda it, room: comparison.report(it, comparison.Head(title, " ".join(sides[0]), " ".join(sides[1])), room),
         empty=lambda: answer["problem"] or empty_side(*empty[answer["empty"][0]], store=store, db=db),
         found=answer["summary"] is not None,
     )

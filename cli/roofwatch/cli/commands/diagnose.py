@@ -59,8 +59,8 @@ def command(
     if file is not None:
         return _of_file(file, (here, threads), captures, limit, form)
     asked = filter_of(given)
-    answer = ask("diagnose", asked, limit, store=store, db=db)
     head = showing.title(asked)
+    answer = ask("diagnose", asked, limit, store=store, db=db)
     return showing.show(
         answer,
         form,

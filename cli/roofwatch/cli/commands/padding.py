@@ -107,8 +107,8 @@ def _of_store(given: dict[str, Any], store: str | None, db: str | None, form: st
     from roofwatch.model.padding_schemes import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
-    answer = ask("padding", asked, 0, store=store, db=db)
     head = showing.title(asked)
+    answer = ask("padding", asked, 0, store=store, db=db)
     return showing.show(
         answer,
         form,

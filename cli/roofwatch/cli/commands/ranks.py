@@ -47,8 +47,8 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     from roofwatch.model.ranks_report import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
-    answer = ask("ranks", asked, limit, store=store, db=db)
     head = showing.title(asked)
+    answer = ask("ranks", asked, limit, store=store, db=db)
 
     def empty() -> str:
         if answer["job"] is not None:

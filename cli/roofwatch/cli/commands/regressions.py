@@ -79,6 +79,7 @@ class Question:
     asked: Mapping[str, Any]
     store: str | None
     db: str | None
+    title: tuple[str, ...]  # what the shared filter says, before time passes: "last 7 d" stays that
 
     def answer(self, limit: int) -> dict[str, Any]:
         """The answer of now; where a side has no windows it has no rows."""
@@ -142,14 +143,16 @@ def command(
     Kernel by kernel and step by step, over windows, with an interval for each; clock, power cap and throttling are
     compared first. Exit code 1 says that something is slower, for CI and alerts.
     """
-    from roofwatch.cli.asking import filter_of  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for protobuf and more
+    from roofwatch.cli.asking import filter_of  # noqa: PLC0415
     from roofwatch.model.regression import FIND_ABOVE  # noqa: PLC0415
 
     asked = {name: given.pop(name) for name in ("tolerance", "find", "least_share")}
     asked["skip_start_ns"], interval = given.pop("skip_start"), given.pop("interval")
     if asked["find"] is None:
         asked["find"] = asked["tolerance"] + FIND_ABOVE
-    question = Question(before, after, filter_of(given), asked, store, db)
+    shared = filter_of(given)
+    question = Question(before, after, shared, asked, store, db, tuple(showing.title(shared)))
     if not watch:
         return _show(question, question.answer(limit), limit, form)
     if form == "csv":
@@ -169,10 +172,10 @@ def _code(answer: Mapping[str, Any]) -> int:
 
 def _show(question: Question, answer: dict[str, Any], limit: int, form: str) -> int:
     from roofwatch.cli import showing  # noqa: PLC0415
-    from roofwatch.cli.render import regressions  # noqa: PLC0415
+    from roofwatch.cli.render import regression_verdict, regressions  # noqa: PLC0415
     from roofwatch.model.regression import ROW_KEYS  # noqa: PLC0415
 
-    head = regressions.Head(showing.title(question.shared), question.before, question.after)
+    head = regressions.Head(question.title, question.before, question.after, everything=not limit)
     shown = answer | {"rows": answer["rows"][:limit] if limit else answer["rows"]}
     code = showing.show(
         shown,
@@ -183,7 +186,7 @@ def _show(question: Question, answer: dict[str, Any], limit: int, form: str) -> 
         found=bool(answer["devices"]),
     )
     if code == errors.DONE and form != "table" and not answer["verdict"]["complete"]:
-        errors.say(regressions.too_few(answer))
+        errors.say(regression_verdict.too_few(answer))
     return code or _code(answer)
 
 

@@ -36,8 +36,8 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
-    answer = ask("roofline", asked, limit, store=store, db=db)
     head = showing.title(asked)
+    answer = ask("roofline", asked, limit, store=store, db=db)
     return showing.show(
         answer,
         form,

@@ -68,9 +68,9 @@ def command(
     if file is not None:
         return _of_file(file, by, (here, threads), captures, limit, form)
     asked = filter_of(given)
+    head = showing.title(asked)
     answer = ask("timeline" if by == "device" else f"timeline_{by}", asked, limit, store=store, db=db)
     answer["query"] |= {"name": "timeline", "by": by}
-    head = showing.title(asked)
     return showing.show(
         answer,
         form,

@@ -66,8 +66,8 @@ def command(
     if by or every_ns:
         return _grouped(by or BY[0], every_ns or 0, (store, db), limit, form, given)
     asked = filter_of(given)
+    head = showing.title(asked)  # before time passes: "last 1 h" stays that
     answer = ask("top", asked, limit, store=store, db=db)
-    head = showing.title(asked)
     return showing.show(
         answer,
         form,

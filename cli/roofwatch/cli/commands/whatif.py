@@ -79,8 +79,8 @@ def _of_store(
     from roofwatch.model.whatif_report import ROW_KEYS  # noqa: PLC0415
 
     scope = filter_of(given)
-    answer = ask("whatif", scope, limit, store=where[0], db=where[1], options=asked)
     head = showing.title(scope)
+    answer = ask("whatif", scope, limit, store=where[0], db=where[1], options=asked)
     return showing.show(
         answer,
         form,

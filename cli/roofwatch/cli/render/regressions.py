@@ -10,6 +10,9 @@ from typing import Any
 from roofwatch.cli.render import text
 from roofwatch.cli.render.diagnosis import wrapped
 from roofwatch.cli.render.kernels import named_once
+from roofwatch.cli.render.regression_changes import between, change, limit, signed, values
+from roofwatch.cli.render.regression_verdict import found as found  # noqa: PLC0414 - the report draws it, too
+from roofwatch.cli.render.regression_verdict import too_few
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.regression import Verdict
 
@@ -20,7 +23,6 @@ State = dict[tuple[str, ...], tuple[str, str]]  # what a row is of → its verdi
 UNCLEAR_FROM = 0.01  # of device time: an unclear kernel of less is counted only…
 UNCLEAR_MOST = 5  # …as are further ones
 _STILL = frozenset({Verdict.SAME, Verdict.UNCLEAR})
-_COUNTED = frozenset({Verdict.CALLED_MORE, Verdict.CALLED_LESS})
 _TIMES = {"wall": "on the wall", "wall_profiled": "on the wall, inside windows", "device": "on the device"}
 _BLOCKS = {"device": "each device compared with itself", "rank": "each rank compared with itself", "none": ""}
 COLUMNS = (
@@ -37,11 +39,12 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What was asked: the shared filter in words, and the texts that choose each side."""
+    """What was asked: the shared filter in words, the texts that choose each side, whether all rows are wanted."""
 
     shared: Sequence[str]
     before: Sequence[str]
     after: Sequence[str]
+    everything: bool = False
 
 
 def report(answer: Answer, head: Head, room: int) -> str:
@@ -53,7 +56,7 @@ def report(answer: Answer, head: Head, room: int) -> str:
     lines += ["", *wrapped(found(answer), room)]
     lines += [line for step in answer["steps"] for line in wrapped(step_line(step), room)]
     lines += ["", *(line for device in answer["devices"] for line in device_line(device, room))]
-    told = rows_told(answer)
+    told = rows_told(answer, everything=head.everything)
     if told:
         lines += ["", *table(*named_once(COLUMNS, [cells(row) for row in told], told), room)]
     lines += [line for note in notes(answer, told) for line in ["", *wrapped(note, room)]]
@@ -65,7 +68,9 @@ def sides(answer: Answer, head: Head, room: int) -> list[str]:
     lines = []
     for name, chosen in (("before", head.before), ("after", head.after)):
         side = answer["sides"][name]
-        used = "" if side["windows"] == side["windows_used"] else f", {text.count(side['windows_used'])} used"
+        used = "" if side["windows"] == side["windows_used"] else (
+            f", {text.count(side['windows_used'])} used ({_left_out(side['left_out'])})"
+        )  # fmt: skip
         parts = [text.clean(" ".join(chosen)), text.plural(side["windows"], "window") + used]
         if side["windows"]:
             nodes = side["nodes"]
@@ -77,55 +82,14 @@ def sides(answer: Answer, head: Head, room: int) -> list[str]:
     return lines
 
 
-def found(answer: Answer) -> str:
-    """The verdict in a sentence or two."""
-    verdict, limits = answer["verdict"], answer["query"]
-    counts, tested = verdict["verdicts"], sum(verdict["verdicts"].values())
-    beyond = f"by more than {_limit(limits['tolerance'])}"
-    if verdict["findings"]:
-        parts = [
-            f"{text.count(counts[v])} {words}"
-            for v, words in (("slower", f"slower {beyond}"), ("called_more", "called more often"), ("new", "new"))
-            if counts.get(v)
-        ]
-        said = f"Found, of {text.plural(tested, 'kernel')}: {', '.join(parts)}."
-    elif verdict["step_findings"]:
-        said = (
-            f"Found: the step is slower {beyond}, but none of {text.plural(tested, 'kernel')} is: 'roofwatch timeline' "
-            "shows what it waits for."
-        )
-    else:
-        said = f"Nothing is slower {beyond}, of {text.plural(tested, 'kernel')}."
-    if clocked := counts.get("clock"):
-        said += f" A lower clock explains {text.plural(clocked, 'slower kernel')}."
-    return said if verdict["complete"] else f"{said} {too_few(answer)}"
-
-
-def _limit(share: float) -> str:
-    """A share that somebody typed: "3 %", "0.1 %"."""
-    return f"{share * 100:.6g} %"
-
-
-def too_few(answer: Answer) -> str:
-    """How many windows there are and how many would be needed, and what for."""
-    worst = max(answer["devices"], key=lambda d: (d["windows_needed"] is None, d["windows_needed"] or 0))
-    have = f"{text.count(worst['windows_before'])} before and {text.count(worst['windows_after'])} after"
-    if worst["windows_needed"] is None:
-        return (
-            f"Too few windows to tell, {have}: their noise is not known yet; about 20 a side are enough at 1 % noise."
-        )
-    if worst["complete"]:
-        names = answer["verdict"]["too_few_for"]
-        return (
-            f"Too few windows, {have}, to tell whether {text.cut_middle(text.kernel(names[0]), 40)}"
-            f"{f' and {len(names) - 1} more' if names[1:] else ''} came or is called more by chance: "
-            f"{text.count(answer['verdict']['windows_needed'])} a side are needed."
-        )
-    noise = "" if worst["noise"] is None else f" at this noise ({text.percent(worst['noise'])} from window to window)"
-    return (
-        f"Too few windows, {have}: {text.count(worst['windows_needed'])} a side are needed to find a slowdown of "
-        f"{_limit(answer['query']['find'])} in 95 of 100 runs{noise}; a larger --find needs fewer."
-    )
+def _left_out(counts: Row) -> str:
+    """Why windows were not used."""
+    words = {
+        "without_kernels": "without kernels",
+        "other_device": "on a device that the other side has none of",
+        "not_sampled": "beyond the sample",
+    }
+    return ", ".join(f"{text.count(counts[name])} {said}" for name, said in words.items() if counts[name])
 
 
 def step_line(step: Row) -> str:
@@ -175,8 +139,12 @@ def _throttle(throttle: Row | None) -> str:
     return f"throttled: {', '.join(told)}" if told else "not throttled"
 
 
-def rows_told(answer: Answer) -> list[Row]:
-    """The rows that a table shows: all that changed, and the largest of those that nobody can tell."""
+def rows_told(answer: Answer, *, everything: bool = False) -> list[Row]:
+    """The rows that a table shows: all that changed, and of those that nobody can tell what seems slower or is large;
+    or ``everything``.
+    """  # noqa: D205 - one thought
+    if everything:
+        return list(answer["rows"])
     told = [row for row in answer["rows"] if row["verdict"] not in _STILL]
     return told + [row for row in answer["rows"] if _doubtful(row)][:UNCLEAR_MOST]
 
@@ -188,52 +156,16 @@ def _doubtful(row: Row) -> bool:
 
 def cells(row: Row) -> list[str]:
     """A row of the table, by COLUMNS."""
-    before, after = _values(row)
+    before, after = values(row)
     return [
         row["verdict"].replace("_", " "),
         text.kernel(row["kernel"]),
         text.UNKNOWN if row["op"] is None else text.clean(row["op"]),
         before,
         after,
-        *_change(row),
+        *change(row),
         text.percent(max(row["share_before"], row["share_after"])),
     ]
-
-
-def _values(row: Row) -> tuple[str, str]:
-    """What was compared, before and after: calls a step, or time of a call or a step."""
-    if row["verdict"] in _COUNTED:
-        return f"{row['calls_before']:.3g}/step", f"{row['calls_after']:.3g}/step"
-    return text.duration(row["before_ns"]), text.duration(row["after_ns"])
-
-
-def _change(row: Row) -> tuple[str, str]:
-    names = ("calls_ratio", "calls_low", "calls_high") if row["verdict"] in _COUNTED else (
-        "ratio", "ratio_low", "ratio_high"
-    )  # fmt: skip
-    ratio, low, high = (row[name] for name in names)
-    if ratio is None:
-        return text.UNKNOWN, text.UNKNOWN
-    return signed(ratio), text.UNKNOWN if low is None or high is None else between(low, high)
-
-
-def between(low: float, high: float) -> str:
-    """An interval as changes: "+3.4 to +6.8 %"."""
-    if low == high:
-        return "exact"  # counts that never vary
-    ends = signed(low), signed(high)
-    return f"{ends[0].removesuffix(' %') if ends[1].endswith(' %') else ends[0]} to {ends[1]}"
-
-
-def signed(ratio: float | None) -> str:
-    """A ratio as a change: "+5.1 %", "-12 %", "×3.4" from twice as much on."""
-    if ratio is None:
-        return text.UNKNOWN
-    if ratio >= 2:
-        return f"×{text.significant(ratio)}"
-    value = (ratio - 1) * 100
-    shown = f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
-    return "0 %" if shown in {"+0.0", "-0.0"} else f"{shown} %"
 
 
 def notes(answer: Answer, told: Sequence[Row]) -> list[str]:
@@ -247,14 +179,15 @@ def notes(answer: Answer, told: Sequence[Row]) -> list[str]:
     unclear = counts.get(Verdict.UNCLEAR, 0) - sum(row["verdict"] == Verdict.UNCLEAR for row in told)
     if unclear > 0:
         found.append(
-            f"{text.plural(unclear, 'further kernel')} unclear: a slowdown that matters could hide in the noise."
+            f"{text.plural(unclear, 'further kernel')} unclear: a slowdown that matters could hide in the noise "
+            "(--limit 0 shows all)."
         )
     hidden = sum(n for v, n in counts.items() if v not in _STILL) - sum(row["verdict"] not in _STILL for row in told)
     if hidden > 0:
-        found.append(f"{text.plural(hidden, 'row')} more: --top 0 shows all.")
+        found.append(f"{text.plural(hidden, 'row')} more: --limit 0 shows all.")
     rest = [(d["rest"]["signatures"], d["rest"]["share_after"]) for d in answer["devices"]]
     if count := sum(n for n, _ in rest):
-        least = _limit(answer["query"]["least_share"])
+        least = limit(answer["query"]["least_share"])
         share = text.percent(max(share for _, share in rest))
         found.append(
             f"Not tested: {text.plural(count, 'kernel')} below {least} of device time each, {share} together "
@@ -276,10 +209,10 @@ def state(answer: Answer) -> State:
         if row["verdict"] in _STILL:
             continue
         of = (row["device"], row["op"] or "", row["phase"], row["module"] or "", str(row["shapes"]), str(row["dtypes"]))
-        before, after = _values(row)
-        change, ends = _change(row)
+        before, after = values(row)
+        grown, ends = change(row)
         name = text.cut_middle(text.kernel(row["kernel"]), 40)
-        line = f"{name}  {before} → {after}  {change} ({ends})"
+        line = f"{name}  {before} → {after}  {grown} ({ends})"
         known[(*of, *row["kernels_before"], *row["kernels_after"])] = (row["verdict"], line)
     for step in answer["steps"]:
         if step["finding"] or step["verdict"] == Verdict.CLOCK:

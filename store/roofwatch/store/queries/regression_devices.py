@@ -88,6 +88,7 @@ def device(group: Group, limits: Limits, tails: Tails) -> dict[str, Any]:
         "noise": told.noise,
         "windows_worth": told.have,
         "windows_needed": told.needed,
+        "findable": told.findable,
         "complete": told.complete,
         "clock": None if clock is None else {**(_means(before, after, "clock_hz", "hz") or {}), **clock},
         **{name: _means(before, after, name, None) for name in ("power_limit_w", "power_w", "temperature_c")},

@@ -54,7 +54,8 @@ class Compared:
 
     ``before`` and ``after`` are the sides' means of the logarithms, ``noise_…`` standard deviations from window to
     window (as used: what was borrowed included), ``n_…`` windows used, ``outliers_…`` those left out, ``missed``
-    whether a side has more outliers than outliers can be (none is left out then).
+    whether a side has more outliers than outliers can be (none is left out then). ``kept`` has shape (kernels,
+    windows): the values that the means are of.
     """
 
     effect: Floats
@@ -69,6 +70,7 @@ class Compared:
     outliers_after: Ints
     missed: Bools
     spread: Floats  # error² ÷ noise² if both sides had the same noise: 1/n before + 1/n after with one block
+    kept: Bools
 
     def half_width(self, tail: float) -> Floats:
         """Half the interval outside of which the truth lies with probability ``tail`` on either end."""
@@ -90,6 +92,7 @@ class _Side:
     df: Floats
     outliers: Ints
     missed: Bools
+    kept: Bools  # (kernels, windows): the values that are no outliers
     drift: float  # the variance of a mean ÷ that of as many independent windows
 
 
@@ -119,6 +122,8 @@ def compare(
         total = parts[0] + parts[1]
         # Satterthwaite's degrees of freedom of a sum of two variances.
         df = total**2 / sum(part**2 / own for part, (_, own) in zip(parts, moderated, strict=True))
+    kept = np.zeros(values.shape, dtype=np.bool_)
+    kept[:, ~after], kept[:, after] = first.kept, second.kept
     return Compared(
         effect=effect,
         error=np.sqrt(total),
@@ -132,6 +137,7 @@ def compare(
         outliers_after=second.outliers,
         missed=first.missed | second.missed,
         spread=spreads[0] + spreads[1],
+        kept=kept,
     )
 
 
@@ -173,7 +179,9 @@ def _side(values: Floats, block: Ints, blocks: Ints) -> _Side:
         pairs += max(len(own) - 1, 0)
     df = np.maximum(counts - 1, 0).sum(axis=1).astype(np.float64)
     variance = np.where(df > 0, np.maximum(squares / np.maximum(df, 1.0), NOISE_FLOOR**2), np.nan)
-    return _Side(counts, means, variance, df, outliers, missed, _drift(squares, products, pairs, len(columns)))
+    return _Side(
+        counts, means, variance, df, outliers, missed, ~np.isnan(kept), _drift(squares, products, pairs, len(columns))
+    )
 
 
 def _drift(squares: Floats, products: Floats, pairs: float, blocks: int) -> float:

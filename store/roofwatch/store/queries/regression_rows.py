@@ -36,6 +36,22 @@ class Group:
 
     table: Table
     known: Mapping[int, Signature]
+    empty: tuple[int, int] = (0, 0)  # windows of either side that hold no kernels
+
+    def tested(self, least_share: float) -> Group:
+        """The group without pieces that take less of either side's device time, outliers not counted.
+
+        Their windows are in no mean: a kernel that waited for something twice is not one that takes time.
+        """
+        t = self.table
+        calls = np.where(self.call.kept, t.calls, 0.0)
+        total = np.where(self.call.kept, t.total, 0.0)
+        shares = []
+        for own, whole in zip((~t.after, t.after), t.whole, strict=True):
+            seen, kept, time = t.calls[:, own].sum(axis=1), calls[:, own].sum(axis=1), t.total[:, own].sum(axis=1)
+            usual = np.where(kept > 0, total[:, own].sum(axis=1) / np.maximum(kept, 1.0) * seen, time)
+            shares.append(usual / max(float(whole - time.sum() + usual.sum()), 1.0))
+        return Group(t.of_share(np.array(shares), least_share), self.known, self.empty)
 
     @cached_property
     def call(self) -> Compared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,26 @@ class Table:
     share: Floats
     rest: tuple[int, float, float]
     device_step: Floats  # device time inside the steps of each window, all kernels
+    whole: Floats  # device time of either side, all kernels, shape (2,)
+
+    def of_share(self, share: Floats, least: float) -> Table:
+        """The pieces that take at least so much of either side's device time, by shares found better than from sums."""
+        keep = share.max(axis=0, initial=0.0) >= least
+        gone = [piece for piece, kept in zip(self.pieces, keep.tolist(), strict=True) if not kept]
+        signatures = sum(len({*piece.before, *piece.after}) for piece in gone)
+        count, *rest = self.rest
+        before, after = (one + float(own[~keep].sum()) for one, own in zip(rest, share, strict=True))
+        return replace(
+            self,
+            pieces=[piece for piece, kept in zip(self.pieces, keep.tolist(), strict=True) if kept],
+            bounds=[bound for bound, kept in zip(self.bounds, keep.tolist(), strict=True) if kept],
+            calls=self.calls[keep],
+            total=self.total[keep],
+            step_calls=self.step_calls[keep],
+            step_ns=self.step_ns[keep],
+            share=share[:, keep],
+            rest=(count + signatures, before, after),
+        )
 
     @property
     def steps(self) -> Floats:
@@ -116,6 +136,7 @@ def tabled(stats: Stats, units: list[Unit], after: Bools, known: Mapping[int, Si
         share=np.array(own),
         rest=(int(left.sum()), rest[0], rest[1]),
         device_step=device_step,
+        whole=whole,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,12 +76,13 @@ def _group(connection: Connection, sides: Sequence[Side], model: str, limits: Li
     late = {unit.window_id for unit in sides[1].units}
     stats = _of_units(read_stats(connection, [unit.window_id for unit in units]), units)
     having = set(stats.window_id.tolist())
+    empty = [sum(u.window_id not in having and (u.window_id in late) == side for u in units) for side in (False, True)]
     units = [unit for unit in units if unit.window_id in having]  # without kernels a window says nothing of them
     after = np.array([unit.window_id in late for unit in units], dtype=np.bool_)
     if not after.any() or after.all():
         return None
     known = signatures_of(connection, largest(stats, units, after, limits.least_share))
-    return Group(tabled(stats, units, after, known), known)
+    return Group(tabled(stats, units, after, known), known, (empty[0], empty[1])).tested(limits.least_share)
 
 
 def _of_units(stats: Stats, units: Sequence[Unit]) -> Stats:
@@ -119,13 +120,19 @@ def _verdict(
     }
 
 
-def _side(side: Side, groups: Iterable[Group], *, late: bool) -> dict[str, Any]:
-    """What one side is: all its windows, and how many of them were looked at."""
+def _side(side: Side, groups: Sequence[Group], *, late: bool) -> dict[str, Any]:
+    """What one side is: all its windows, how many of them were looked at, and why not the others."""
     used = [u for g in groups for u, own in zip(g.table.units, g.table.after, strict=True) if own == late]
     sampled = side.units
+    whole = sum(side.of_windows.values())
+    left_out = {
+        "other_device": whole - sum(side.of_windows[g.table.device] for g in groups),
+        "without_kernels": sum(g.empty[late] for g in groups),
+    }
     return {
-        "windows": sum(side.of_windows.values()),
+        "windows": whole,
         "windows_used": len(used),
+        "left_out": {**left_out, "not_sampled": whole - len(used) - sum(left_out.values())},
         "devices": dict(sorted(side.of_windows.items())),
         "processes": len({u.process_id for u in sampled}),
         "nodes": sorted({u.host for u in sampled}),
