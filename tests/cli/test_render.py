@@ -53,6 +53,15 @@ def test_a_cost_says_of_how_many_windows_it_is(answer: Answer, known: int, told:
     assert [part for part in parts if part.startswith("cost")] == ([told] if told else [])
 
 
+def test_devices_that_are_not_alike_are_named(answer: Answer) -> None:
+    """Figures of several device models are added up, which the head says; of one there is no word."""
+    head = kernels.head({**answer, "device_models": ["NVIDIA H100", "AMD MI300X"]}, [], 80)
+    assert head[-1] == "2 device models added up (--device takes one) · NVIDIA H100 · AMD MI300X"
+    five = " · ".join(kernels.head({**answer, "device_models": list("abcde")}, [], 80))
+    assert five.endswith("5 device models added up (--device takes one) · a · b · c · d · and 1 more")
+    assert kernels.head({**answer, "device_models": ["a"]}, [], 80) == kernels.head(answer, [], 80)
+
+
 @pytest.mark.parametrize("room", [80, 132])
 def test_rows_of_one_op_are_told_apart(cpu_answer: Answer, golden: Golden, room: int) -> None:
     """On a CPU shapes stand beside the op; a roof fraction above what can be is marked; a cost below 0 is about 0."""

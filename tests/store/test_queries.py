@@ -189,6 +189,14 @@ def test_causes_and_cost(db: Database, writer: Writer) -> None:
     }  # fmt: skip
 
 
+def test_top_names_the_device_models(db: Database, writer: Writer) -> None:
+    """Both, also where only the first row is asked for; of a filter that takes one, one."""
+    windows = [window_of("a", [stat(NORM, [500])]), window_of("b", [stat(NORM, [900])], device=MI300)]
+    found = answers(db, writer, *windows)
+    assert found.run("top", Filter(), 1)["device_models"] == [MI300.model, H100.model]
+    assert found.run("top", Filter(device="mi300"))["device_models"] == [MI300.model]
+
+
 def test_empty_database(db: Database) -> None:
     """No windows: no rows, unknown shares are null, and every answer is JSON."""
     for query in ("nodes", "processes", "windows", "top", "roofline"):

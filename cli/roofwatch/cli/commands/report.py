@@ -134,7 +134,7 @@ def _write(
     more = (told or asked.Asked()).sections()
     written = page.page(answer, about, more, library.script()).encode()
     if str(output) == "-":
-        click.get_binary_stream("stdout").write(written)
+        click.echo(written, nl=False)
         return
     _replace(output, written)
     errors.say(f"{output} written, {text.size(len(written))}: open it in a browser.")

@@ -72,7 +72,17 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     parts += _outside(answer["rows"])
     parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
-    return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room)]
+    together = _together(answer.get("device_models", ()), room)
+    return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room), *together]
+
+
+def _together(models: Sequence[str], room: int) -> list[str]:
+    """That devices which are not alike are added up, where there are several models."""
+    if len(models) < 2:
+        return []
+    named = [text.clean(model or "unnamed device") for model in models[:4]]
+    more = [f"and {len(models) - 4} more"] if len(models) > 4 else []
+    return text.joined([f"{len(models)} device models added up (--device takes one)", *named, *more], room)
 
 
 def _cost(cost: Row | None) -> list[str]:

@@ -56,6 +56,7 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     return {
         "summary": summary(connection, f),
         "cost": cost(connection, f),
+        "device_models": sorted({model for _, model in parts}),
         "rows": _rows(connection, f, parts, _ranked(parts), limit),
     }
 
