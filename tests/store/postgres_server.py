@@ -63,17 +63,18 @@ class Postgres:
             pytest.skip(f"Postgres cannot make a database here: {done.stderr.strip()[-300:]}")
 
     def start(self) -> None:
-        """Start, and wait until it answers."""
+        """Start, and wait until it answers; where the last one's processes are still there, once they are gone."""
         settings = [x for setting in SETTINGS for x in ("-c", setting)]
         command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
         log = (self.folder / "log").open("ab")
-        with log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **_as_nobody())
         deadline = time.monotonic() + 30
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
-            time.sleep(0.02)
+        with log:
+            while not self._answers():
+                if self.process is None or self.process.poll() is not None:
+                    self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **_as_nobody())
+                if time.monotonic() > deadline:
+                    pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
+                time.sleep(0.05)
 
     def _answers(self) -> bool:
         import psycopg  # noqa: PLC0415  # skipped above where it is not there

@@ -190,11 +190,11 @@ class RunningStore:
         return self.process.returncode, errors
 
 
-def start_store(folder: Path, port: int = 0) -> RunningStore:
-    """Start a store on a database in the folder, and wait until it listens."""
+def start_store(folder: Path, port: int = 0, database: str | None = None) -> RunningStore:
+    """Start a store on that database, else on one in the folder, and wait until it listens."""
     port_file = folder / "port"
     port_file.unlink(missing_ok=True)
-    command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{port}", str(folder / "store.db"), str(port_file)]
+    command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{port}", database or str(folder / "store.db"), str(port_file)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not port_file.exists():

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.config import Keep
@@ -20,6 +20,8 @@ from roofwatch.store.retention import Upkeep
 from roofwatch.store.unpack import Unpacked
 
 GROUP_ROWS = 30_000  # of one transaction: large enough that its fsync is nothing, small enough to ack within 0.1 s
+AGAIN_S = 30.0  # so long a group waits for a database server that restarts, before its senders are told…
+PAUSE_S = 0.2  # …with so long between two tries
 IDLE_S = 30.0  # without work for so long: give back the log's space
 
 
@@ -108,16 +110,26 @@ class Writer:
             job.done.set_result(outcome)
 
     def _store(self, group: list[_Job]) -> list[Outcome]:
+        """Once more where the connection broke: what a commit that was not heard of stored is then a repetition."""
+        until = time.monotonic() + AGAIN_S
+        while True:
+            try:
+                return self._transaction(group)
+            except (IntegrityError, DataError):
+                raise
+            except (DBAPIError, OSError) as error:
+                if not self._database.lost(error) or time.monotonic() > until:
+                    with telling(self._database.url):
+                        raise
+            time.sleep(PAUSE_S)
+
+    def _transaction(self, group: list[_Job]) -> list[Outcome]:
         try:
             with self._database.write() as connection:
                 outcomes = self._loader.load(connection, [job.work for job in group])
-        except (IntegrityError, DataError):
-            self._loader.known.rollback()
-            raise
         except BaseException:
             self._loader.known.rollback()
-            with telling(self._database.url):
-                raise
+            raise
         self._loader.known.commit()
         return outcomes
 

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, up
 from roofwatch.model.record import Trigger
 from roofwatch.store import rollup
 from roofwatch.store.config import Keep
-from roofwatch.store.database import Database
+from roofwatch.store.database import Database, telling
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
 from roofwatch.store.schema import (
     agent_drops,
@@ -168,7 +168,7 @@ class Upkeep:
             return
         more = False
         try:
-            with self.database.write() as connection:
+            with telling(self.database.url), self.database.write() as connection:
                 more = rollup.sweep(connection, self.now_ns(), self.broken) > 0
                 more = not prune(connection, _reference(connection, self.now_ns()), self.keep).nothing or more
             self.failed = ""
