@@ -41,6 +41,7 @@ ASKED: Mapping[str, str] = {
     "window": "one_window.window",
     "whatif": "whatif.whatif",
     "top_by": "grouped.top_by",
+    "records": "records.records",
 }
 
 
