@@ -34,7 +34,7 @@ ACTING = {
     "agent": "The daemon of a node: takes windows and sends records.",
     "store": "The server that keeps the records.",
     "import": "Put a trace file into the store.",
-    "export": "A window or a file for MindStudio Insight.",
+    "export": "Records as Parquet, CSV or JSON; a window for Insight.",
     "devices": "Known devices and their peaks; measure this CPU's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Everything at once on this machine, in a minute.",
