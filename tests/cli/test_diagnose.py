@@ -137,6 +137,18 @@ def test_rows_by_device_and_by_window() -> None:
     assert lines[-1].endswith("launch bound 40 %")
 
 
+def test_rows_by_window_fit_the_room() -> None:
+    """Windows of two processes that do nothing but communicate: the longest words there are, and a time and a pid."""
+    of = timed(window(), "window")
+    [row] = of["rows"]
+    row = row | {"busy_share": 1.0, "compute_share": 0.0, "exposed_communication_share": 1.0, "windows": 1}
+    row["causes"] = {}
+    for part in PARTS:
+        row[f"{part}_share"] = float(part == "exposed_communication")
+    of["rows"] = [row | {"pid": pid, "start_unix_ns": NOW - pid * 10**9} for pid in (1_234_567, 1_234_568)]
+    assert max(len(line) for line in timeline.report(of, [], 80, NOW).splitlines()) <= 80
+
+
 @given(st.lists(st.floats(0, 1), min_size=len(PARTS), max_size=len(PARTS)), st.integers(1, 200))
 def test_a_bar_fills_its_width(shares: list[float], width: int) -> None:
     """Exactly, whatever the parts are; each within one cell of what it should have."""

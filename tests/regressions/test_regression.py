@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from roofwatch.cli.render.regression_changes import between
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Bound
 from roofwatch.model.regression import (
@@ -148,3 +149,10 @@ def test_limits_from_options() -> None:
     """What is looked for lies 2 % above the tolerance where nothing else is said."""
     assert Limits.of({}) == Limits(0.03, 0.05, 0.001)
     assert Limits.of({"tolerance": 0.1, "least_share": 0}).find == pytest.approx(0.12)
+
+
+def test_an_interval_of_noise_stays_short() -> None:
+    """Digits of what no window could tell say nothing."""
+    assert between(0.0, 1.234e15) == "-100 % to ×1e+15"
+    assert between(1.034, 1.068) == "+3.4 to +6.8 %"
+    assert between(0.5, 12_345.6) == "-50 % to ×12,346"

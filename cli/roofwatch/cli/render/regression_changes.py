@@ -10,6 +10,7 @@ from roofwatch.model.regression import Verdict
 
 Row = Mapping[str, Any]
 
+HUGE = 1e5  # a ratio of noise: its digits say nothing
 _COUNTED = frozenset({Verdict.CALLED_MORE, Verdict.CALLED_LESS})
 
 
@@ -49,7 +50,7 @@ def signed(ratio: float | None) -> str:
     if ratio is None:
         return text.UNKNOWN
     if ratio >= 2:
-        return f"×{text.significant(ratio)}"
+        return f"×{text.significant(ratio)}" if ratio < HUGE else f"×{ratio:.0e}"
     value = (ratio - 1) * 100
     shown = f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
     return "0 %" if shown in {"+0.0", "-0.0"} else f"{shown} %"

@@ -31,7 +31,7 @@ PLACES = (
     Column("windows", right=True, drop=4),
     Column("busy", right=True),
     Column("timeline"),
-    Column("waits most for"),
+    Column("waits most for", floor=16),
 )
 
 
