@@ -45,6 +45,13 @@ def _metrics(text: str) -> tuple[str, ...]:
     return names
 
 
+def _address(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if text and not (colon and host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
+        raise ValueError("must be HOST:PORT")
+    return text
+
+
 def _at_least(least: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         value = kind(text)
@@ -77,7 +84,7 @@ class Config:
         metavar="HOST:PORT",
         env="ROOFWATCH_STORE",
     )
-    insecure: bool = _setting(False, _flag, "allow plain text to a store that is not on loopback")
+    insecure: bool = _setting(False, _flag, "allow plain text to a store, and metrics, that are not on loopback")
     system: bool = _setting(False, _flag, "let any user's processes register (default: only this user's)")
     interval: float = _setting(60.0, _at_least(0.5, float), "seconds between two windows of a process", metavar="S")
     steps: int = _setting(2, _at_least(1, int), "optimizer steps a window covers")
@@ -96,6 +103,7 @@ class Config:
     spool_hours: float = _setting(
         168.0, _at_least(0.001, float), "age of finished windows kept for the store", metavar="H"
     )
+    metrics: str = _setting("", _address, "serve /metrics for Prometheus there; off by default", metavar="HOST:PORT")
     labels: Mapping[str, str] = _setting(
         dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
     )

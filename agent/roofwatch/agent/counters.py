@@ -36,6 +36,8 @@ class Counters:
     drops: Counter[str] = field(default_factory=Counter)
     uplink: Counter[str] = field(default_factory=Counter)
     workers: Counter[str] = field(default_factory=Counter)
+    lost_ns: int = 0  # that windows cost their jobs, of those whose cost was measured…
+    represented_ns: int = 0  # …and the time for which these stand
     unreported: Counter[str] = field(default_factory=Counter)  # drops no segment has told yet
 
     def drop(self, reason: str, windows: int = 1) -> None:

@@ -24,8 +24,8 @@ from roofwatch.agent.parsing import COMMAND
 from roofwatch.agent.registry import Registry, Rules
 from roofwatch.agent.sealer import Sealer
 from roofwatch.agent.spool import Spool
-from roofwatch.agent.uplink import Uplink, check_target
-from roofwatch.model.errors import RoofwatchError
+from roofwatch.agent.uplink import Uplink, check_target, is_loopback
+from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -149,6 +149,12 @@ class Agent:
             },
         )
 
+    def figures(self) -> Mapping[str, Any]:
+        """What metrics tell: the status, and the cost of windows."""
+        counted = self._counters
+        cost = {"lost_ns": counted.lost_ns, "represented_ns": counted.represented_ns}
+        return {**self._status(), "cost": cost}
+
 
 def _version() -> str:
     try:
@@ -167,6 +173,8 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
     """
     if config.store:
         check_target(config.store, insecure=config.insecure)
+    if config.metrics and not config.insecure and not is_loopback(config.metrics):
+        raise UsageError(f"metrics on {config.metrics} can be read from other machines: allow it with --insecure")
     log, counters = Log(), Counters()
     spool = Spool(Path(config.state), config.spool_mb * MIB, config.spool_hours * 3600, counters)
     try:
@@ -182,12 +190,29 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _signalled, stopping)
         agent = Agent(config, spool, listener, log, counters, command)
+        shown = _expose(config.metrics, agent, log)
         agent.start()
         await stopping.wait()
         await agent.stop()
+        if shown is not None:
+            shown.shutdown()
+            shown.server_close()
 
     asyncio.run(live())
     return 0
+
+
+def _expose(address: str, agent: Agent, log: Log) -> Any:
+    """The server of metrics, None where none is wanted."""
+    if not address:
+        return None
+    from roofwatch.agent import metrics  # noqa: PLC0415 - 0.1 s and 6 MB that an agent without them does not need
+
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    server = metrics.expose(host, int(port), asyncio.get_running_loop(), agent.figures)
+    log.info("metrics", host=host, port=server.server_port)
+    return server
 
 
 def _signalled(stopping: asyncio.Event) -> None:

@@ -139,6 +139,9 @@ class Intake:
             return
         self.scheduler.learned(pending.member, seen)
         self._counters.windows["recorded"] += 1
+        if window.cost is not None and window.cost.lost_ns is not None and window.represents_ns:
+            self._counters.lost_ns += window.cost.lost_ns
+            self._counters.represented_ns += window.represents_ns
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
         self._sealer.add(window, len(answer.segment))

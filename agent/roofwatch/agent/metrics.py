@@ -1,0 +1,91 @@
+"""The agent's counters for Prometheus, read in the event loop's thread whenever somebody asks; base units.
+
+No label has values that a job chooses: reasons are our own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from roofwatch.model.errors import RoofwatchError
+
+WITHIN_S = 5.0  # the loop answers, or the page fails
+STATES = ("requested", "recorded", "sealed", "stored", "duplicate")
+_COUNTS = (  # key of the status, name, label, what
+    ("windows", "windows", "state", "Windows by how far they came"),
+    ("refusals", "refusals", "reason", "Windows that a process did not take"),
+    ("drops", "drops", "reason", "Windows lost after they were taken, or before they were sent"),
+)
+_UPLINK = (
+    ("acks", "acks", "Segments that the store acknowledged"),
+    ("disconnects", "disconnects", "Streams that ended"),
+    ("bytes_sent", "sent_bytes", "Bytes of segments sent"),
+)
+
+
+class Figures(Collector):
+    """Turns what the agent says of itself into samples."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, status: Callable[[], Mapping[str, Any]]) -> None:
+        self._loop, self._status = loop, status
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask the agent, in its own thread."""
+        asked: Future[Mapping[str, Any]] = Future()
+        self._loop.call_soon_threadsafe(lambda: asked.set_result(self._status()))
+        return samples(asked.result(WITHIN_S))
+
+
+def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """The agent's status as ``roofwatch_agent_…``."""
+    for key, name, label, text in _COUNTS:
+        family = CounterMetricFamily(f"roofwatch_agent_{name}", text, labels=[label])
+        counts = {**(dict.fromkeys(STATES, 0) if key == "windows" else {}), **status[key]}
+        for value, count in counts.items():
+            family.add_metric([value], count)
+        yield family
+    for key, name, text in _UPLINK:
+        yield CounterMetricFamily(f"roofwatch_agent_{name}", text, value=status["uplink"].get(key, 0))
+    for name, text, value in (
+        ("processes", "Registered processes", status["processes"]),
+        ("spool_bytes", "Finished windows that wait for the store", status["spool"]["bytes"]),
+        ("spool_windows", "Finished windows that wait for the store", status["spool"]["windows"]),
+        ("store_connected", "1 while the stream to the store stands", int(status["uplink"]["connected"])),
+        ("lost_seconds", "Time that windows cost their jobs, where it was measured", status["cost"]["lost_ns"] / 1e9),
+        ("represented_seconds", "Time for which these windows stand", status["cost"]["represented_ns"] / 1e9),
+        ("cost_ratio", "The one over the other; not a number while nothing is known", _ratio(status["cost"])),
+    ):
+        yield GaugeMetricFamily(f"roofwatch_agent_{name}", text, value=value)
+
+
+def _ratio(cost: Mapping[str, int]) -> float:
+    return cost["lost_ns"] / cost["represented_ns"] if cost["represented_ns"] else float("nan")
+
+
+def expose(
+    host: str, port: int, loop: asyncio.AbstractEventLoop, status: Callable[[], Mapping[str, Any]]
+) -> WSGIServer:
+    """Serve ``/metrics`` on threads of its own; give the server, whose ``server_port`` is the port.
+
+    Raises:
+        RoofwatchError: the address cannot be listened on.
+    """
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    registry.register(Figures(loop, status))
+    try:
+        server, _ = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise RoofwatchError(
+            f"cannot listen on {host}:{port} for metrics: {error.strerror or error}; choose another with --metrics"
+        ) from error
+    return server
