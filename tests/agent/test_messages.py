@@ -12,6 +12,7 @@ from roofwatch.agent import messages
 from roofwatch.model.record import Device, Ledger, Node, Process, Trigger, Vendor, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.checks import check_window
 
 ANYTHING = st.recursive(
     st.none()
@@ -105,3 +106,29 @@ def test_surrogates_from_json_do_not_reach_the_wire():
     hello = messages.hello_of(json.loads('{"protocol": 1, "model": "\\ud800x", "labels": {"a": "\\udfff"}}'))
 
     assert (hello.model, hello.labels) == ("?x", {"a": "?"})
+
+
+@pytest.mark.parametrize("number", [1 << 31, (1 << 50) - 1, 1 << 50, (1 << 62) - 1, 1 << 62, (1 << 63) - 1])
+def test_no_number_of_one_job_costs_the_windows_of_another(number):
+    """A segment holds windows of several jobs: what a store refuses a segment for does not get into one."""
+    costs = ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "base_step_ns", "longest_step_ns",
+             "lost_in_ns", "lost_after_ns", "parse_cpu_ns")  # fmt: skip
+    sums = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared", "coarsened", "unread")
+    base = {"request": 1, "start_unix_ns": 2, "duration_ns": 3, "size": 4}
+    for sign in (1, -1):
+        said = {
+            "steps": sign * number, "first_step": sign * number,
+            "cost": {"close_path": "native", **dict.fromkeys(costs[:5], 1), **dict.fromkeys(costs[5:], sign * number)},
+            "padding": {**dict.fromkeys(sums, sign * number), "lengths": [[number, number]],
+                        "shapes": [[number, number, number]]},
+        }  # fmt: skip
+        for each in (said, {**said, "cost": {**said["cost"], **dict.fromkeys(costs, sign * number)}}):
+            told = messages.window_of({**base, **each})
+            check_window(
+                Window(
+                    uid="00" * 16, process=Process(Node("h"), 1), start_unix_ns=2, duration_ns=3,
+                    trigger=Trigger.PERIODIC, collector="c", devices=(), kernels=(), steps=told.steps,
+                    ledger=Ledger(0, 0, 0, has_host_events=False), cost=told.cost, padding=told.padding,
+                    first_step=told.first_step,
+                )
+            )  # fmt: skip

@@ -20,7 +20,7 @@ _COST_NEEDED = ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns")
 _COST_OPTIONAL = ("base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns")
 MOST_LENGTHS, MOST_SHAPES = 8192, 256  # as a store takes them
 MOST_EXTENT = (1 << 32) - 1  # of a length, of sequences in a batch, of batches alike
-MOST_COUNT = (1 << 50) - 1
+MOST_COUNT = (1 << 50) - 1  # also of ns: a segment with more is refused, and has windows of other jobs
 MOST_SUM = (1 << 62) - 1
 _PADDING = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
 
@@ -162,7 +162,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         cost=_cost(message.get("cost")),
         padding=_padding(message.get("padding")),
         steps_seen=integer(message.get("steps_seen")),
-        first_step=integer(message.get("first_step")),
+        first_step=integer(message.get("first_step"), most=MOST_COUNT),
         replays=message.get("replays"),
     )
 
@@ -170,12 +170,14 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
 def _cost(value: Any) -> Cost | None:
     if not isinstance(value, dict) or value.get("close_path") not in protocol.CLOSE_PATHS:
         return None
-    needed = [integer(value.get(name)) for name in _COST_NEEDED]
+    needed = [integer(value.get(name), most=MOST_COUNT) for name in _COST_NEEDED]
     if any(entry is None for entry in needed):
         return None
-    base, longest, lost_in, lost_after = (integer(value.get(name), least=-INT64) for name in _COST_OPTIONAL)
+    base, longest, lost_in, lost_after = (
+        integer(value.get(name), least=-MOST_COUNT, most=MOST_COUNT) for name in _COST_OPTIONAL
+    )
     open_ns, quiesce, close, save, free = (entry or 0 for entry in needed)
-    path, analysis = str(value["close_path"]), integer(value.get("parse_cpu_ns"), most=INT64 // 2)
+    path, analysis = str(value["close_path"]), integer(value.get("parse_cpu_ns"), most=MOST_COUNT // 2)
     return Cost(path, open_ns, quiesce, close, save, free, base, longest, lost_in, lost_after, analysis)
 
 
