@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -121,6 +122,25 @@ def test_a_record_has_all_its_keys(roofwatch: Roofwatch, tmp_path: Path) -> None
         row |= {key: row[key] and json.loads(row[key]) for key in ("labels", "shapes", "dtypes", "arguments")}
     assert as_parquet == rows
     assert sorted(path.name for path in tmp_path.glob("*parquet*")) == ["k.parquet"]
+
+
+@pytest.mark.usefixtures("db")
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_reader_that_goes_away(tmp_path: Path, form: str) -> None:
+    """As in a pipe to head: no word, and the exit code that a shell reports."""
+    read, write = os.pipe()
+    os.close(read)
+    program = [sys.executable, "-m", "roofwatch.cli.main", "export", "--db", url(tmp_path), "--since", "all"]
+    done = subprocess.run(
+        [*program, "--format", form, "-o", "-"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.usefixtures("db")

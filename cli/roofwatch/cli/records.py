@@ -95,7 +95,7 @@ def _writer(form: str, out: Path) -> Callable[[Iterator[Page], BinaryIO], None]:
 
 
 def _csv(pages: Iterator[Page], file: BinaryIO) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    text = io.StringIO()  # of a page; a wrapper around the file would close it where a reader goes away
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(KEYS)
     labels, counts = KEYS.index("labels"), KEYS.index("histogram_counts")
@@ -105,7 +105,9 @@ def _csv(pages: Iterator[Page], file: BinaryIO) -> None:
             for at in (labels, counts):
                 cells[at] = json.dumps(cells[at], separators=(",", ":"))
             writer.writerow(cells)
-    text.detach()
+        file.write(text.getvalue().encode())
+        text.seek(0)
+        text.truncate()
 
 
 def _json(pages: Iterator[Page], file: BinaryIO) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from roofwatch.cli.render import text
 from roofwatch.cli.render.diagnosis import wrapped
+from roofwatch.cli.render.kernels import UNNAMED
 from roofwatch.cli.render.table import Column, table
 
 Answer = Mapping[str, Any]
@@ -110,7 +111,7 @@ def _cells(rank: int, group: Row, name: str, marks: Sequence[_Mark], *, several:
     return [
         str(rank),
         name,
-        *([text.clean(group["device"])] if several else []),
+        *([text.clean(group["device"]) or UNNAMED] if several else []),
         text.duration(group["est_ns"]),
         text.percent(group["share"]),
         sparkline([mark.est_ns if mark.calls else None for mark in marks], 0.0),

@@ -45,14 +45,14 @@ def _columns(by: str, *, several: bool) -> list[Column]:
         Column(by, floor=14, apart=True),
         *([Column("on", floor=8, apart=True)] if several else []),
         Column("calls", right=True, drop=5),
-        Column("p50", right=True, drop=2),
-        Column("p95", right=True, drop=3),
+        Column("p50", right=True, drop=3),
+        Column("p95", right=True, drop=4),
         Column("p99", right=True, drop=1),
         Column("time", right=True),
         Column("share", right=True),
         Column("bound"),
         Column("roof", right=True),
-        Column("winnable", right=True, drop=4),
+        Column("winnable", right=True, drop=2),
     ]
 
 
@@ -60,7 +60,7 @@ def _cells(rank: int, row: Row, name: str, *, several: bool) -> list[str]:
     return [
         str(rank),
         name,
-        *([text.clean(row["device"])] if several else []),
+        *([text.clean(row["device"]) or kernels.UNNAMED] if several else []),
         text.count(row["calls"]),
         *(text.duration(row[f"{p}_ns"]) for p in ("p50", "p95", "p99")),
         text.duration(row["est_ns"]),

@@ -23,6 +23,7 @@ COST_LEAST = 0.5  # of the windows with a known cost: with fewer it is that of s
 COST_WHOLE = 0.95  # the rest are first windows, which stand for no known time
 NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
+UNNAMED = "unnamed device"  # the trace does not tell its model
 OVER = "!"  # beside a roof fraction that cannot be
 WHY_OVER = "data that stays in a cache, or inputs counted whole"
 CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
@@ -96,7 +97,7 @@ def _cost(cost: Row | None) -> list[str]:
 
 def devices(models: Sequence[str]) -> str:
     """Device models with how many there are of each: "8 × NVIDIA H100 SXM, 1 × AMD EPYC 9654"."""
-    return ", ".join(f"{models.count(model)} × {model or 'unnamed device'}" for model in dict.fromkeys(models))
+    return ", ".join(f"{models.count(model)} × {model or UNNAMED}" for model in dict.fromkeys(models))
 
 
 def mfu(coverage: Row) -> list[str]:
