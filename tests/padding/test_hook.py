@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -224,6 +225,20 @@ def test_a_window_keeps_no_more_than_it_may() -> None:
     assert found is not None
     assert (found["batches"], found["unread"]) == (2, 1)
     assert found["lengths"] == [[7, padding.MOST_SEQUENCES]]
+
+
+def test_lengths_that_are_none_spoil_no_others() -> None:
+    """Garbage of a job, and a generator without end: counted, and what other batches told still fits an agent."""
+
+    def work() -> None:
+        padding.batch([3, 5])
+        padding.batch([1 << 28] * 100)  # squares of 7e18 tokens
+        padding.batch(itertools.count(1))
+
+    found = window(work)
+    assert found is not None
+    assert (found["batches"], found["real_tokens"], found["unread"]) == (1, 8, 2)
+    assert padding.MOST_BATCHES * padding.MOST_SQUARED <= messages.MOST_SUM
 
 
 def test_many_lengths_are_rounded_up() -> None:

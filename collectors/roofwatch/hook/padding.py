@@ -1,6 +1,7 @@
 """Real and padded lengths of the batches seen while a window is open; outside a window nothing is kept."""
 
 import sys
+from itertools import islice
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import masks
@@ -11,6 +12,7 @@ from .log import failure
 MOST_BATCHES = 4096
 MOST_SEQUENCES = 1 << 17
 MOST_LENGTH = 1 << 28
+MOST_SQUARED = (1 << 50) - 1  # of a batch: a thousand sequences of a million; so many batches still are a 62-bit sum
 MOST_LENGTHS = 8192  # distinct ones that are told
 MOST_SHAPES = 256
 SUMS = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
@@ -32,7 +34,8 @@ class Seen:
         """One batch. A sequence that is longer than what it was padded to was cut to it."""
         longest = max(lengths, default=0) if padded_to is None else padded_to
         room = len(self.batches) < MOST_BATCHES and self.sequences + len(lengths) <= MOST_SEQUENCES
-        if not room or min(lengths, default=0) < 0 or not 0 <= longest <= MOST_LENGTH:
+        known = min(lengths, default=0) >= 0 and 0 <= longest <= MOST_LENGTH
+        if not room or not known or len(lengths) * longest * longest > MOST_SQUARED:
             self.unread += 1
         elif lengths:
             self.batches.append(([min(length, longest) for length in lengths], longest))
@@ -113,7 +116,7 @@ def batch(lengths: Iterable[int], padded_to: Optional[int] = None) -> None:
             if masks.is_tensor(lengths):
                 _seen.keep(masks.kept_lengths(lengths, width))
             else:
-                _seen.add([int(length) for length in lengths], width)
+                _seen.add([int(length) for length in islice(lengths, MOST_SEQUENCES + 1)], width)
         except Exception as error:
             _seen.unread += 1
             failure("batch", error)
