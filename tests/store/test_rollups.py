@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, scope, window
 from sqlalchemy import func, select
-from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
+from store_builders import GEMM, NORM, SQLITE_ALONE, process_of, segment_of, stat, window_of
 
 from roofwatch.model.record import Cause, IdleCause, Window
 from roofwatch.store import rollup, schema
@@ -67,6 +67,7 @@ def alike(db: Database, draw: random.Random, times: int) -> Counter[str]:
     return used
 
 
+@SQLITE_ALONE
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_sums_answer_as_windows_do(db: Database, writer: Writer, seed: int) -> None:
     """Random windows in random order, random filters: equal to the last digit, before, amid and after summing up."""

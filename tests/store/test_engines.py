@@ -1,0 +1,144 @@
+"""One fleet on every engine: each answer is the same JSON, raw, summed up with late windows, and after retention."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres_server import Postgres
+from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, window
+from store_builders import segment_of
+
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import Collective, DeviceState, Node, Padding, Process, Trigger, Window
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import database
+from roofwatch.store.config import Keep
+from roofwatch.store.database import Database
+from roofwatch.store.filter import Filter
+from roofwatch.store.load import Hello, Loader
+from roofwatch.store.queries import Queries
+from roofwatch.store.queries.run import ASKED, QUERIES
+from roofwatch.store.retention import prune_all
+from roofwatch.store.unpack import Unpacker
+
+END_NS = BEGIN_NS + DAYS * DAY_NS
+pytestmark = pytest.mark.timeout(300)  # the fixture lives through it twice
+
+STAGES = ("raw", "late", "pruned")
+SCOPES = (
+    Filter(),
+    Filter(BEGIN_NS + HOUR_NS // 3, BEGIN_NS + 2 * DAY_NS + HOUR_NS, device="h100", labels={"version": "v1"}),
+)
+
+
+def filled(draw: random.Random, name: str, process: Process) -> Window:
+    """A window of everything, with collectives, lengths and the device's state; names sort otherwise by language."""
+    made = window(draw, name, process)
+    calls = tuple(
+        Collective(0, "all_reduce", "0 (0-5)", made.start_unix_ns + i * 1000, draw.randrange(1, 900), 6, i, 4096)
+        for i in range(draw.randrange(4))
+    )
+    state = DeviceState(1.4e9, 1.98e9, 0.1 + draw.randrange(700), 700.0, 61.5, draw.choice(("", "power_cap", None)))
+    devices = tuple(dataclasses.replace(d, state=draw.choice((state, None))) for d in made.devices)
+    padding = draw.choice((None, Padding(1, 12, 16, 80, 128, ((4, 1), (8, 1)), ((2, 8, 1),))))
+    trigger = draw.choice((Trigger.PERIODIC, Trigger.SYNCHRONIZED))
+    return dataclasses.replace(made, devices=devices, collectives=calls, padding=padding, trigger=trigger)
+
+
+def chunks(of: list[Any], size: int) -> list[list[Any]]:
+    """In pieces of that size."""
+    return [of[at : at + size] for at in range(0, len(of), size)]
+
+
+class Engine:
+    """A database, and what it answered at each stage."""
+
+    def __init__(self, url: str) -> None:
+        self.db: Database = database.open(url)
+        self.loader = Loader(now_ns=lambda: END_NS)
+        self.unpacker = Unpacker()
+        self.sequence = 0
+        self.outcomes: list[int] = []
+        self.answers: dict[tuple[str, str], list[str]] = {}
+
+    def store(self, windows: list[Window]) -> None:
+        """Segments of four windows, three of them a transaction; the last is sent twice."""
+        segments = []
+        for of in chunks(windows, 4):
+            self.sequence += 1
+            segments.append(self.unpacker.unpack(segment_of(of, self.sequence)))
+        for group in (*chunks(segments, 3), segments[-1:]):
+            with self.db.write() as connection:
+                self.outcomes += [outcome.status for outcome in self.loader.load(connection, group)]
+            self.loader.known.commit()
+
+    def ask(self, stage: str, uid: str) -> None:
+        """Every query there is; while there is everything to answer from also of a part, and with a limit."""
+        own = {"window": {"uid": uid[:12]}, "whatif": {"bandwidth": 2.0}}
+        queries = Queries(self.db)
+        for name in (*QUERIES, *ASKED):
+            sides = name in {"compare", "regressions"}
+            other = Filter(device="h100", labels={"version": "v2"}) if sides else None
+            more: dict[str, Any] = {"device": "h100", "labels": {"version": "v1"}} if sides else {}
+            more |= {"job": "slurm:1"} if name == "ranks" else {}
+            told = self.answers[stage, name] = []
+            for scope, limit in zip(SCOPES, (0, 3) if stage == "late" else (0,), strict=False):
+                asked = dataclasses.replace(scope, **more)
+                try:
+                    answer = queries.run(name, asked, limit, other, own.get(name))
+                    answer.pop("upto", None)  # a number of the store's own: repetitions leave gaps on Postgres
+                    told.append(json.dumps(answer, allow_nan=False))
+                except RoofwatchError as error:
+                    told.append(str(error))
+
+
+def life(engine: Engine) -> None:
+    """A fleet's days: what comes in time, what late, what goes."""
+    draw = random.Random(7)
+    of = processes(draw)
+    of[1] = dataclasses.replace(of[1], node=Node("Node-É", "boot-1"), model="ÄB_a%")
+    windows = [filled(draw, f"{i}", draw.choice(of)) for i in range(80)]
+    with engine.db.write() as connection:
+        engine.loader.load(connection, [Hello("agent-a", "boot-a", "0.1.0", of[0].node)])
+    engine.store(windows[:60])
+    keep = Keep(99 * 86_400, 99 * 86_400, 400 * 86_400)
+    engine.ask("raw", windows[3].uid)
+    assert prune_all(engine.db, END_NS + DAY_NS, keep).nothing
+    engine.store(windows[60:])
+    engine.ask("late", windows[65].uid)
+    assert not prune_all(engine.db, END_NS + HOUR_NS, Keep(3600, 2 * 86_400, 400 * 86_400)).nothing
+    engine.store([dataclasses.replace(w, uid=f"{i:032x}") for i, w in enumerate(windows[:8])])
+    engine.ask("pruned", windows[65].uid)
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, template: str) -> Iterator[list[Engine]]:
+    """SQLite, which the others are held against, and Postgres, after the same days."""
+    folder: Path = tmp_path_factory.mktemp("engines")
+    found = [Engine(url) for url in (str(folder / "store.db"), postgres.url(postgres.create(template)))]
+    for engine in found:
+        life(engine)
+    yield found
+    for engine in found:
+        engine.db.close()
+
+
+def test_what_became_of_segments(engines: list[Engine]) -> None:
+    """Stored once, and known when they come again: everywhere alike."""
+    assert engines[0].outcomes == engines[1].outcomes
+    assert (engines[0].outcomes.count(pb.STORED), engines[0].outcomes.count(pb.DUPLICATE)) == (22, 3)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("name", [*QUERIES, *ASKED])
+def test_answers_are_identical(engines: list[Engine], stage: str, name: str) -> None:
+    """The same text, to the last digit."""
+    expected, found = (engine.answers[stage, name] for engine in engines)
+    assert found == expected
+    assert len(expected[0]) > 300
