@@ -182,6 +182,9 @@ def test_how_it_ends(roofwatch: Roofwatch, db: str) -> None:
         done = roofwatch("top", "--db", db, *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert words[1] in done.stderr
+    ends = ("--since", "1677-09-22", "--until", "2262-04-11")
+    done = roofwatch("top", "--db", db, "--every", "5000d", *ends, "--format", "csv")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2), done.stderr
     done = roofwatch("top", "--db", db, "--every", "2s", "--since", "all")
     assert done.returncode == 2
     assert "4,201 stretches of 2 s" in done.stderr

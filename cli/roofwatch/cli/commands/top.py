@@ -96,8 +96,8 @@ def _grouped(
         since, until = asked.since_unix_ns, asked.until_unix_ns
         asked = replace(
             asked,
-            since_unix_ns=None if since is None else since - since % every_ns,
-            until_unix_ns=None if until is None else until + -until % every_ns,
+            since_unix_ns=None if since is None else max(since - since % every_ns, options.NAMEABLE.start),
+            until_unix_ns=None if until is None else min(until + -until % every_ns, options.NAMEABLE.stop - 1),
         )
     told = {"by": by} | ({"every_ns": every_ns} if every_ns else {})
     answer = ask("top_by", asked, limit, store=at[0], db=at[1], options=told)
