@@ -1,0 +1,274 @@
+BEGIN TRANSACTION;
+CREATE TABLE agent_drops (
+	agent_id INTEGER NOT NULL, 
+	sequence INTEGER NOT NULL, 
+	reason VARCHAR NOT NULL, 
+	count BIGINT NOT NULL, 
+	PRIMARY KEY (agent_id, sequence, reason)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE agents (
+	id INTEGER NOT NULL, 
+	name VARCHAR NOT NULL, 
+	boot VARCHAR NOT NULL, 
+	version VARCHAR NOT NULL, 
+	node_id BIGINT NOT NULL, 
+	seen_unix_ns BIGINT NOT NULL, 
+	PRIMARY KEY (id)
+);
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0006');
+CREATE TABLE collectives (
+	window_id INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	device SMALLINT NOT NULL, 
+	name VARCHAR NOT NULL, 
+	group_name VARCHAR NOT NULL, 
+	group_size BIGINT, 
+	sequence BIGINT, 
+	start_unix_ns BIGINT NOT NULL, 
+	duration_ns BIGINT NOT NULL, 
+	bytes BIGINT, 
+	PRIMARY KEY (window_id, position)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE devices (
+	id INTEGER NOT NULL, 
+	vendor VARCHAR NOT NULL, 
+	model VARCHAR NOT NULL, 
+	uuid VARCHAR, 
+	ordinal BIGINT, 
+	memory_bytes BIGINT, 
+	units BIGINT, 
+	driver VARCHAR, 
+	inferred BOOLEAN NOT NULL, 
+	peaks_id BIGINT NOT NULL, 
+	peaks VARCHAR NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "devices" VALUES(1510681483648526117,'nvidia','NVIDIA H100 80GB HBM3','GPU-1',0,85017755648,132,NULL,0,3180300154309079090,'{"vendor": "nvidia", "model": "NVIDIA H100 80GB HBM3", "uuid": "GPU-1", "index": 0, "units": 132, "memory_bytes": 85017755648, "inferred": false, "peaks": {"flops": {"bf16/matrix": {"value": 989000000000000.0, "source": "datasheet"}}, "bandwidth": {"value": 3350000000000.0, "source": "datasheet"}}}');
+INSERT INTO "devices" VALUES(6293177141368700173,'amd','AMD Instinct MI300X','GPU-2',0,NULL,NULL,NULL,0,3032101277657481543,'{"vendor": "amd", "model": "AMD Instinct MI300X", "uuid": "GPU-2", "index": 0, "units": null, "memory_bytes": null, "inferred": false, "peaks": {"flops": {}, "bandwidth": null}}');
+CREATE TABLE graphs (
+	window_id INTEGER NOT NULL, 
+	position INTEGER NOT NULL, 
+	device SMALLINT NOT NULL, 
+	name VARCHAR NOT NULL, 
+	launches BIGINT NOT NULL, 
+	records BIGINT NOT NULL, 
+	total_ns BIGINT NOT NULL, 
+	attributed_ns BIGINT NOT NULL, 
+	source VARCHAR, 
+	confidence DOUBLE, 
+	PRIMARY KEY (window_id, position)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE idle_causes (
+	window_id INTEGER NOT NULL, 
+	position SMALLINT NOT NULL, 
+	cause VARCHAR NOT NULL, 
+	total_ns BIGINT NOT NULL, 
+	count BIGINT NOT NULL, 
+	longest_ns BIGINT NOT NULL, 
+	example VARCHAR, startup_ns BIGINT DEFAULT '0' NOT NULL, startup_count BIGINT DEFAULT '0' NOT NULL, steady_longest_ns BIGINT, steady_example VARCHAR, 
+	PRIMARY KEY (window_id, position, cause)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "idle_causes" VALUES(1,0,'host',900,3,400,'x',0,0,NULL,NULL);
+CREATE TABLE kernel_stats (
+	window_id INTEGER NOT NULL, 
+	signature_id INTEGER NOT NULL, 
+	total_ns BIGINT NOT NULL, 
+	min_ns BIGINT NOT NULL, 
+	max_ns BIGINT NOT NULL, 
+	step_ns BIGINT NOT NULL, 
+	calls BIGINT NOT NULL, 
+	step_calls BIGINT NOT NULL, 
+	device SMALLINT NOT NULL, 
+	evidence SMALLINT NOT NULL, 
+	bound SMALLINT NOT NULL, 
+	histogram BLOB NOT NULL, formula_bound SMALLINT, 
+	PRIMARY KEY (window_id, device, signature_id, evidence)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "kernel_stats" VALUES(1,4405257808306266526,70,70,70,70,1,1,0,2,1,X'6D0001',NULL);
+INSERT INTO "kernel_stats" VALUES(1,8056692635123581437,4000,1000,3000,4000,2,2,0,2,1,X'B10001001B01',NULL);
+INSERT INTO "kernel_stats" VALUES(2,8056692635123581437,5000,5000,5000,5000,1,1,0,2,1,X'DA0001',NULL);
+INSERT INTO "kernel_stats" VALUES(3,8056692635123581437,4000,1000,3000,4000,2,2,0,2,1,X'B10001001B01',NULL);
+INSERT INTO "kernel_stats" VALUES(4,4405257808306266526,70,30,40,70,2,2,0,2,1,X'570001000701',NULL);
+CREATE TABLE labels (
+	owner_id INTEGER NOT NULL, 
+	"key" VARCHAR NOT NULL, 
+	value VARCHAR NOT NULL, 
+	PRIMARY KEY (owner_id, "key")
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE nodes (
+	id INTEGER NOT NULL, 
+	host VARCHAR NOT NULL, 
+	boot_id VARCHAR NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "nodes" VALUES(7871205692848111282,'gpu-07','boot-1');
+CREATE TABLE processes (
+	id INTEGER NOT NULL, 
+	node_id BIGINT NOT NULL, 
+	pid BIGINT NOT NULL, 
+	start_unix_ns BIGINT, 
+	owner VARCHAR, 
+	job VARCHAR, 
+	container VARCHAR, 
+	rank BIGINT, 
+	local_rank BIGINT, 
+	world_size BIGINT, 
+	model VARCHAR, 
+	versions VARCHAR NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "processes" VALUES(1261885708657133390,7871205692848111282,7,1000000000,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'{}');
+INSERT INTO "processes" VALUES(2341385678684052872,7871205692848111282,100,1000000000,NULL,NULL,NULL,NULL,NULL,NULL,NULL,'{}');
+CREATE TABLE roofs (
+	signature_id INTEGER NOT NULL, 
+	peaks_id INTEGER NOT NULL, 
+	roof_ns DOUBLE, 
+	ridge DOUBLE, 
+	PRIMARY KEY (signature_id, peaks_id)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "roofs" VALUES(8056692635123581437,3180300154309079090,500.0,295.0);
+CREATE TABLE segments (
+	agent_id INTEGER NOT NULL, 
+	sequence INTEGER NOT NULL, 
+	crc32 BIGINT NOT NULL, 
+	windows BIGINT NOT NULL, 
+	received_unix_ns BIGINT NOT NULL, 
+	PRIMARY KEY (agent_id, sequence)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "segments" VALUES(1284038505451187681,1,1152041165,5,1796010931897462709);
+CREATE TABLE signatures (
+	id INTEGER NOT NULL, 
+	kernel_id BIGINT NOT NULL, 
+	op_id BIGINT, 
+	module_id BIGINT, 
+	kind VARCHAR NOT NULL, 
+	phase VARCHAR NOT NULL, 
+	shapes VARCHAR, 
+	dtypes VARCHAR, 
+	arguments VARCHAR, 
+	formula VARCHAR, 
+	precision VARCHAR, 
+	unit VARCHAR, 
+	flops BIGINT, 
+	bytes BIGINT, flops_max BIGINT, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "signatures" VALUES(4405257808306266526,8446529222275327829,6314712483605925581,NULL,'norm','none',NULL,NULL,NULL,NULL,NULL,NULL,1000,4000,NULL);
+INSERT INTO "signatures" VALUES(8056692635123581437,1787375300899347477,6322607722286935680,NULL,'matmul','forward','[[8,512],[512,512]]','["bf16","bf16"]',NULL,'matmul','bf16','matrix',4194304,540672,NULL);
+CREATE TABLE texts (
+	id INTEGER NOT NULL, 
+	value VARCHAR NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO "texts" VALUES(1787375300899347477,'nvjet_tst_128x256');
+INSERT INTO "texts" VALUES(6314712483605925581,'aten::layer_norm');
+INSERT INTO "texts" VALUES(6322607722286935680,'aten::addmm');
+INSERT INTO "texts" VALUES(8446529222275327829,'layer_norm');
+CREATE TABLE window_devices (
+	window_id INTEGER NOT NULL, 
+	position SMALLINT NOT NULL, 
+	device_id BIGINT NOT NULL, 
+	span_ns BIGINT NOT NULL, 
+	busy_ns BIGINT NOT NULL, 
+	exposed_copy_ns BIGINT NOT NULL, 
+	exposed_communication_ns BIGINT NOT NULL, 
+	memory_used_bytes BIGINT, 
+	memory_peak_bytes BIGINT, clock_hz DOUBLE, clock_max_hz DOUBLE, power_w DOUBLE, power_limit_w DOUBLE, temperature_c DOUBLE, throttle VARCHAR, 
+	PRIMARY KEY (window_id, position)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "window_devices" VALUES(1,0,1510681483648526117,1000000,4070,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "window_devices" VALUES(2,0,1510681483648526117,1000000,5000,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "window_devices" VALUES(3,0,1510681483648526117,1000000,4000,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "window_devices" VALUES(4,0,6293177141368700173,1000000,70,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "window_devices" VALUES(5,0,1510681483648526117,1000000,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+CREATE TABLE window_drops (
+	window_id INTEGER NOT NULL, 
+	reason VARCHAR NOT NULL, 
+	count BIGINT NOT NULL, 
+	PRIMARY KEY (window_id, reason)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "window_drops" VALUES(2,'unfinished',2);
+CREATE TABLE windows (
+	id INTEGER NOT NULL, 
+	uid BLOB NOT NULL, 
+	process_id BIGINT NOT NULL, 
+	start_unix_ns BIGINT NOT NULL, 
+	duration_ns BIGINT NOT NULL, 
+	steps BIGINT, 
+	represents_ns BIGINT, 
+	"trigger" VARCHAR NOT NULL, 
+	collector VARCHAR NOT NULL, 
+	shapes_recorded BOOLEAN NOT NULL, 
+	events_read BIGINT NOT NULL, 
+	device_records BIGINT NOT NULL, 
+	device_time_ns BIGINT NOT NULL, 
+	has_host_events BOOLEAN NOT NULL, 
+	linked_ns BIGINT NOT NULL, 
+	backlog_ns BIGINT NOT NULL, 
+	classifiable_ns BIGINT NOT NULL, 
+	classified_ns BIGINT NOT NULL, 
+	named_ns BIGINT NOT NULL, 
+	close_path VARCHAR, 
+	open_ns BIGINT, 
+	quiesce_ns BIGINT, 
+	close_ns BIGINT, 
+	save_ns BIGINT, 
+	free_ns BIGINT, 
+	base_step_ns BIGINT, 
+	longest_step_ns BIGINT, 
+	lost_in_ns BIGINT, 
+	lost_after_ns BIGINT, 
+	parse_cpu_ns BIGINT, 
+	padding_batches BIGINT, 
+	padding_real_tokens BIGINT, 
+	padding_padded_tokens BIGINT, 
+	padding_real_squared BIGINT, 
+	padding_padded_squared BIGINT, first_step BIGINT, model_ns BIGINT DEFAULT '0' NOT NULL, model_known_ns BIGINT DEFAULT '0' NOT NULL, model_flops BIGINT DEFAULT '0' NOT NULL, model_peak_ns BIGINT DEFAULT '0' NOT NULL, compared_ns BIGINT DEFAULT '0' NOT NULL, disagreed_ns BIGINT DEFAULT '0' NOT NULL, layout_ns BIGINT, python_events BIGINT, waits BIGINT, wait_ns BIGINT, longest_wait_ns BIGINT, padding_lengths VARCHAR, padding_shapes VARCHAR, padding_coarsened BIGINT, padding_unread BIGINT, 
+	PRIMARY KEY (id), 
+	UNIQUE (uid)
+);
+INSERT INTO "windows" VALUES(1,X'27C35E6E9373877F29E562464E46497E',2341385678684052872,1799971200000000005,1000000,2,10000000,'periodic','kineto',0,100,3,4070,1,4070,0,4070,4070,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "windows" VALUES(2,X'96172B4C53372CD10FADDC821BFE0318',2341385678684052872,1799974799999999999,1000000,NULL,NULL,'periodic','kineto',0,100,1,5000,1,5000,0,5000,5000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "windows" VALUES(3,X'CAEC17F4B8159D486CA352209A0FC2D5',2341385678684052872,1799974800000000000,1000000,NULL,NULL,'periodic','kineto',0,100,2,4000,1,4000,0,4000,4000,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,2,10,16,52,128,NULL,0,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,'[[2,1],[4,2]]','[[2,4,2]]',0,0);
+INSERT INTO "windows" VALUES(4,X'0DF333348BB2C4F0605E010B6706F5BB',1261885708657133390,1800061200000000000,1000000,NULL,NULL,'periodic','kineto',0,100,2,70,1,70,0,70,70,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "windows" VALUES(5,X'91FF88B2F8A3CD1DAF39DA6E7ECCFE7B',2341385678684052872,1800061200000000001,1000000,NULL,NULL,'periodic','kineto',0,100,0,0,1,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,0,0,0,0,0,0,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+CREATE INDEX labels_key_value ON labels ("key", value);
+CREATE INDEX processes_node ON processes (node_id);
+CREATE INDEX signatures_kernel ON signatures (kernel_id);
+CREATE INDEX windows_process_start ON windows (process_id, start_unix_ns);
+CREATE INDEX windows_start ON windows (start_unix_ns);
+COMMIT;
