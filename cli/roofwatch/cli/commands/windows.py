@@ -22,7 +22,7 @@ judged  share of compute time (device time less communication, copies, and
         what ran before the window and is seen in it nowhere else) with a
         verdict that rests on more than a name
 lost    time the job lost to this window: slower steps in it and after it;
-        "≈ 0": below zero, or within twice what it varies by for nothing, which
+        "≈ 0": below zero, or within twice what it varies by for nothing, as
         the process's windows below zero tell
 """
 KEYS = (
