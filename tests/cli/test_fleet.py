@@ -149,6 +149,7 @@ def count(file: Path) -> int:
         return int(connection.execute("SELECT count(*) FROM windows").fetchone()[0])
 
 
+@pytest.mark.slow
 def test_a_killed_store_loses_nothing(tmp_path: Path) -> None:
     """SIGKILL of the store in the middle, and a new one on its port: the fleet sends again, each window is once."""
     serve = [
