@@ -61,7 +61,7 @@ def test_a_slow_link_shows_on_one_machine() -> None:
 
 
 @pytest.mark.parametrize(("late", "by_clock"), [(9 * MS, False), (7_900_000, True)])
-def test_clocks_that_cannot_be_one(late: int, by_clock: bool) -> None:  # noqa: FBT001
+def test_clocks_that_cannot_be_one(late: int, by_clock: bool) -> None:
     """Rank 0 would be through with an all_reduce 2 ms before rank 1 arrives: no clock, then durations tell (7 and 4).
 
     0.9 ms is what two recorders may be apart: rank 0 waited all of its 7 ms.

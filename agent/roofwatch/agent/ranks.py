@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from roofwatch.model.record import Process
 
-# Between two steps at which a window may open. The ranks hear of a request within milliseconds, on a busy machine tenths
-# of a second; in that time one of them may pass such a step before it has heard, and the others begin at it.
+# Between two steps at which a window may open. The ranks hear of a request within milliseconds, on a busy machine
+# tenths of a second; in that time one of them may pass such a step before it has heard, and the others begin at it.
 APART_NS = 2_000_000_000
 MOST_APART = 1 << 14
 

@@ -93,7 +93,7 @@ class NativePath:
         self._now: Any = None
         self._groups: Optional[str] = None
 
-    def ready(self, request: Dict[str, Any]) -> None:
+    def ready(self, _request: Dict[str, Any]) -> None:
         """On the hook's thread, before anything else. Raises Refused."""
         self._groups = groups.told()
 
@@ -197,7 +197,7 @@ class PlainPath:
         # For the life of the process: Python may run it long after it was asked to, while the main thread waits.
         self._call = PendingCall(self._on_main)
 
-    def ready(self, request: Dict[str, Any]) -> None:
+    def ready(self, _request: Dict[str, Any]) -> None:
         """On the hook's thread, before anything else. Raises Refused."""
         self._groups = groups.told()
 

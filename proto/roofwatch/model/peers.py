@@ -116,8 +116,9 @@ def communication(
 ) -> dict[int, Communication]:
     """The sums of each rank over the collectives of windows that were taken together.
 
-    ``clocks`` names the clock that each rank's times are of; without it every rank has its own. Collectives are the same by group and sequence number. Where no numbers are told, and all windows begin at the same
-    step: by group, name, size and how many of these came before in the window.
+    ``clocks`` names the clock that each rank's times are of; without it every rank has its own. Collectives are the
+    same by group and sequence number. Where no numbers are told, and all windows begin at the same step: by group,
+    name, size and how many of these came before in the window.
     """
     sums = {rank: Communication() for rank in ranks}
     same: dict[Hashable, dict[int, Collective]] = defaultdict(dict)
