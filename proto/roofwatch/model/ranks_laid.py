@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from roofwatch.model.peers import SLACK_NS, Sight, together
@@ -18,12 +18,13 @@ class RankWindow:
 
     sight: Sight
     span_ns: float
-    parts: Mapping[str, float]
+    parts: dict[str, float]
     steps: int | None = None
     shapes: bool = True
     device: str | None = None
     clock_hz: float | None = None
     throttle: str | None = None  # "" for nothing, None where not read
+    devices: int = 1
 
     def units(self, *, by_step: bool) -> float:
         """How many steps it holds, or seconds where figures are by the second."""

@@ -28,6 +28,7 @@ from roofwatch.model.record import Cause
 
 STEPS, TIME, MEANS = "steps", "time", "means"  # what was compared
 MATCHED_LEAST = 0.5  # of the time in collectives: of less the split into moving and waiting is not that of the rest
+FIGURES = 240  # moments whose figures are shown, of a run or of all: a mean of more says nothing else
 MISSING_MOST = 1024  # ranks named
 CAUSES = tuple(str(cause) for cause in Cause if cause is not Cause.COMMUNICATION)
 
@@ -42,7 +43,7 @@ ROW_KEYS = (
 class Found:
     """Who is late, latest first, and by what it was found out: ``steps``, ``time`` or ``means``.
 
-    ``moments`` are those that figures are of: while the first is late, else all; without any, all windows.
+    ``moments`` are those in which the first is late, else all; by means there are none.
     """
 
     compared: str | None
@@ -87,14 +88,28 @@ def pooled(windows: Sequence[RankWindow]) -> RankWindow:
     return replace(windows[0], span_ns=sum(w.span_ns for w in windows), parts=parts, steps=steps)
 
 
+def figured(found: Found) -> tuple[Moment, ...]:
+    """The moments that figures are of: all, or FIGURES of them, spread evenly and with the last."""
+    moments, count = found.moments, len(found.moments)
+    return moments if count <= FIGURES else tuple(moments[(i + 1) * count // FIGURES - 1] for i in range(FIGURES))
+
+
 def side_by_side(laid: Laid, found: Found) -> dict[int, list[RankWindow]]:
-    """The windows that the figures of each rank are of."""
-    return laid.by_rank(found.moments) if found.moments else laid.by_rank()
+    """The windows that the figures of each rank are of; by means the latest FIGURES."""
+    if found.moments:
+        return laid.by_rank(figured(found))
+    return {rank: sorted(of, key=_begin)[-FIGURES:] for rank, of in laid.by_rank().items()}
+
+
+def _begin(w: RankWindow) -> int:
+    return w.sight.start_unix_ns
 
 
 def paired(laid: Laid, found: Found) -> Sequence[Moment]:
-    """The moments that a late rank is compared in; by means one, of all windows of each rank."""
-    return found.moments or (Moment({rank: pooled(windows) for rank, windows in laid.by_rank().items()}),)
+    """The moments that a late rank is compared in; by means one, of the windows of each rank as one."""
+    if found.moments:
+        return figured(found)
+    return (Moment({rank: pooled(windows) for rank, windows in side_by_side(laid, found).items()}),)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from roofwatch.model.record import Bound
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import kernels
 from roofwatch.store.queries.peers import collectives_of
-from roofwatch.store.queries.ranks_windows import Job, job_of, windows_of_job
+from roofwatch.store.queries.ranks_windows import Job, add_causes, job_of, windows_of_job
 from roofwatch.store.schema import BOUNDS, signatures, texts
 
 # Looked at for who waited for whom: of a run the latest moments, of a whole day some spread over it. A moment of
@@ -41,6 +41,7 @@ def ranks(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     exchanged = _look(connection, laid, judged, job)
     if not judged.late:
         judged = _by_network(connection, laid, judged, job)
+    add_causes(connection, (w for of in report.side_by_side(laid, judged).values() for w in of))
     about = _about(laid, job)
     rows = report.rows(laid, judged, about, exchanged)
     straggler = None

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, func, literal, select
+from sqlalchemy import Connection, and_, func, literal, select
 
 from roofwatch.model.errors import UsageError
 from roofwatch.model.peers import Sight
 from roofwatch.model.ranks_laid import RankWindow
+from roofwatch.model.record import Cause
 from roofwatch.model.timeline import PARTS, Busy
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.peers import MAX_WINDOWS, run_of
-from roofwatch.store.queries.scope import windows_of
+from roofwatch.store.queries.scope import IN_LIST, windows_of
 from roofwatch.store.schema import devices, idle_causes, nodes, processes, window_devices, windows
 
 JOBS_NAMED = 5
 
-_W, _P, _D = windows.c, processes.c, window_devices.c
+_W, _P, _D, _C = windows.c, processes.c, window_devices.c, idle_causes.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,108 +70,94 @@ def _name(row: Any) -> str:
 
 
 def windows_of_job(connection: Connection, f: Filter, job: Job) -> tuple[list[RankWindow], int]:
-    """Its windows in the filter's time, the latest MAX_WINDOWS, and how many more there are. Notes its processes."""
+    """Its windows in the filter's time, the latest MAX_WINDOWS, and how many more there are. Notes its processes.
+
+    Of idle time only what was communication is in them: ``add_causes`` tells the rest of those that are shown.
+    """
     _note_processes(connection, job)
     time = [_W.process_id.in_(job.processes), _W.start_unix_ns > 0]
     time += [] if f.since_unix_ns is None else [_W.start_unix_ns >= f.since_unix_ns]
     time += [] if f.until_unix_ns is None else [_W.start_unix_ns < f.until_unix_ns]
-    query = (
-        select(
-            _W.id, _W.process_id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps, _W.shapes_recorded,
-        )
-        .where(*time)
-        .order_by(_W.start_unix_ns.desc(), _W.id.desc())
-        .limit(MAX_WINDOWS)
-    )  # fmt: skip
-    rows = connection.execute(query).all()
+    order = (_W.start_unix_ns.desc(), _W.id.desc())
+    chosen = select(_W.id).where(*time).order_by(*order).limit(MAX_WINDOWS).subquery()
+    found: dict[int, tuple[Any, ...]] = {}
+    for rows in connection.execute(_with_devices(chosen)).partitions(1000):  # all at once, the collector counts them
+        for row in rows:
+            found[row[0]] = (*found.get(row[0], ()), row)
+    models = dict(connection.execute(select(devices.c.id, devices.c.model)).tuples().all())
     left_out = 0
-    if len(rows) == MAX_WINDOWS:
+    if len(found) == MAX_WINDOWS:
         left_out = int(connection.execute(select(func.count()).where(*time)).scalar_one()) - MAX_WINDOWS
-    chosen = query.subquery()
-    on, idle = _on(connection, chosen), _idle(connection, chosen)
-    made = []
-    for number, process, start, duration, first_step, steps, shapes in rows:
-        if number in on:
-            sight = Sight(number, job.key, process, job.processes[process]["rank"], start, duration, first_step)
-            parts = idle.get(number) or dict.fromkeys(PARTS, 0)
-            made.append(_window(sight, steps, shapes, on[number], parts))
-    return made, left_out
+    return [_window(on, job, models) for on in found.values()], left_out
 
 
 def _note_processes(connection: Connection, job: Job) -> None:
     query = (
         select(
-            _P.id,
-            _P.pid,
-            _P.owner,
-            _P.job,
-            _P.rank,
-            _P.world_size,
-            _P.model,
-            nodes.c.host,
+            _P.id, _P.pid, _P.owner, _P.job, _P.rank, _P.world_size, _P.model, nodes.c.host,
             literal(1).label("start_unix_ns"),
         )
         .join(nodes, nodes.c.id == _P.node_id)
         .where(_P.world_size == job.world_size, _P.rank.is_not(None), _P.job.is_not_distinct_from(job.name))
-    )
+    )  # fmt: skip
     for row in connection.execute(query):
         if run_of(row) == job.key:
             job.processes[row.id] = {"rank": row.rank, "node": row.host, "pid": row.pid}
 
 
-def _on(connection: Connection, chosen: Any) -> dict[int, tuple[Any, ...]]:
-    """The devices of each window: span, busy, exposed copies and communication, clock, what held it down, model."""
-    query = (
+def _with_devices(chosen: Any) -> Any:
+    """A row a window and device."""
+    communication = and_(_C.window_id == _D.window_id, _C.position == _D.position, _C.cause == str(Cause.COMMUNICATION))
+    return (
         select(
-            _D.window_id, _D.span_ns, _D.busy_ns, _D.exposed_copy_ns, _D.exposed_communication_ns, _D.clock_hz,
-            _D.throttle, devices.c.model,
+            _W.id, _W.process_id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps, _W.shapes_recorded,
+            _D.device_id, _D.clock_hz, _D.throttle, func.coalesce(_C.total_ns, 0),
+            _D.span_ns, _D.busy_ns, _D.exposed_copy_ns, _D.exposed_communication_ns,
         )
-        .join(chosen, chosen.c.id == _D.window_id)
-        .join(devices, devices.c.id == _D.device_id)
+        .select_from(chosen)
+        .join(windows, _W.id == chosen.c.id)
+        .join(window_devices, _D.window_id == _W.id)
+        .outerjoin(idle_causes, communication)
     )  # fmt: skip
-    found: dict[int, tuple[Any, ...]] = {}
-    for row in _few_at_once(connection, query):
-        found[row[0]] = (*found.get(row[0], ()), row[1:])
-    return found
 
 
-def _idle(connection: Connection, chosen: Any) -> dict[int, dict[str, float]]:
-    """Idle time of each window by cause, over its devices; the busy parts are 0."""
-    c = idle_causes.c
-    query = select(c.window_id, c.cause, c.total_ns).join(chosen, chosen.c.id == c.window_id)
-    found: dict[int, dict[str, float]] = {}
-    for number, cause, ns in _few_at_once(connection, query):
-        if number not in found:
-            found[number] = dict.fromkeys(PARTS, 0)
-        found[number][cause] += ns
-    return found
-
-
-def _few_at_once(connection: Connection, query: Any) -> Iterator[Any]:
-    """The rows of a query, gone when they have been looked at: tens of thousands would be counted by the collector."""
-    for rows in connection.execute(query).partitions(1000):
-        yield from rows
-
-
-def _window(
-    sight: Sight, steps: int | None, shapes: Any, on: Sequence[Sequence[Any]], parts: dict[str, float]
-) -> RankWindow:
-    """A rank's window; figures are means over its devices. ``parts`` has the idle ones."""
+def _window(on: Sequence[Sequence[Any]], job: Job, models: Mapping[int, str]) -> RankWindow:
+    """A rank's window from its rows; figures are means over its devices."""
+    number, process, start, duration, first_step, steps, shapes, device, clock, throttle, waited, *times = on[0]
     busy, count = Busy(), len(on)
-    for span, *times in (device[:4] for device in on):
-        busy.add(span, *times)
+    busy.add(*times)
+    if count > 1:
+        for more in on[1:]:
+            busy.add(*more[11:])
+        waited = sum(row[10] for row in on)
+        clocks = [row[8] for row in on if row[8]]
+        clock = sum(clocks) / len(clocks) if clocks else None
+        read = [row[9] for row in on if row[9] is not None]
+        throttle = ",".join(dict.fromkeys(text for text in read if text)) if read else None
+    parts = dict.fromkeys(PARTS, 0.0)
     parts |= busy.parts()
+    parts["communication"] = waited
     if count > 1:
         parts = {part: ns / count for part, ns in parts.items()}
-    clocks = [device[4] for device in on if device[4]]
-    throttles = [device[5] for device in on if device[5] is not None]
     return RankWindow(
-        sight=sight,
+        sight=Sight(number, job.key, process, job.processes[process]["rank"], start, duration, first_step),
         span_ns=busy.span_ns / count,
         parts=parts,
         steps=steps,
         shapes=bool(shapes),
-        device=on[0][6] if count == 1 else ", ".join(dict.fromkeys(device[6] for device in on)),
-        clock_hz=sum(clocks) / len(clocks) if clocks else None,
-        throttle=",".join(dict.fromkeys(text for text in throttles if text)) if throttles else None,
+        device=models.get(device) if count == 1 else ", ".join(dict.fromkeys(models[row[7]] for row in on)),
+        clock_hz=clock or None,
+        throttle=throttle,
+        devices=count,
     )
+
+
+def add_causes(connection: Connection, shown: Iterable[RankWindow]) -> None:
+    """Idle time by cause, of the windows that are shown."""
+    by_id = {w.sight.id: w for w in shown}
+    numbers = list(by_id)
+    for low in range(0, len(numbers), IN_LIST):
+        query = select(_C.window_id, _C.cause, _C.total_ns).where(_C.window_id.in_(numbers[low : low + IN_LIST]))
+        for number, cause, ns in connection.execute(query.where(_C.cause != str(Cause.COMMUNICATION))):
+            w = by_id[number]
+            w.parts[cause] += ns / w.devices
