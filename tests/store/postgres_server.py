@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import shutil
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 
 USER, PASSWORD = "roofwatch", "s3cret-of-tests"
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
 NOBODY = 65_534  # the server refuses to run as root
 SETTINGS = ("fsync=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "listen_addresses=")
 
@@ -33,6 +36,11 @@ def binaries() -> Path:
 
 def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+def _end_with_parent() -> None:
+    """A test run that is killed leaves no server behind."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 @dataclass
@@ -71,7 +79,14 @@ class Postgres:
         with log:
             while not self._answers():
                 if self.process is None or self.process.poll() is not None:
-                    self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **_as_nobody())
+                    self.process = subprocess.Popen(
+                        command,
+                        stdout=log,
+                        stderr=log,
+                        cwd="/",
+                        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the kernel's
+                        **_as_nobody(),
+                    )
                 if time.monotonic() > deadline:
                     pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
                 time.sleep(0.05)
