@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from rank_scenes import ADD, GEMM, JOB, KERNELS, MINUTE, MS, NORM, SORT, START, Step, scene, usual
 
+from roofwatch.model import ranks_report
 from roofwatch.model.errors import UsageError
 from roofwatch.store.filter import Filter
 
@@ -326,6 +327,16 @@ def test_without_collectives_the_split_is_unknown_and_the_rest_is_not(ask: Any) 
     row = row_of(found, 0)
     assert (row["moving_ns"], row["waiting_ns"], row["caused_ns"], row["matched_share"]) == (None,) * 4
     assert row["communication_ns"] == 30 * MS
+
+
+def test_figures_of_many_windows_are_of_some(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of nine moments four are looked at for figures, the last among them: 1, 3, 5 and 8; all decide who is late."""
+    monkeypatch.setattr(ranks_report, "FIGURES", 4)
+    held = {1: 10, 3: 20, 5: 30, 8: 40}
+    found = ask(scene(lambda r, m: Step(input=held.get(m, 90) * MS) if r == LATE else Step(), 9))
+    assert (found["basis"]["moments"], found["basis"]["figured"], found["basis"]["windows"]) == (9, 4, 32)
+    assert row_of(found, LATE)["causes"]["input"] == 25 * MS
+    assert found["straggler"]["windows"] == 9
 
 
 def test_a_limit_cuts_rows_only(ask: Any) -> None:

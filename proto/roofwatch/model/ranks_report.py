@@ -269,6 +269,7 @@ def basis(laid: Laid, found: Found, left_out: int) -> dict[str, Any]:
         "unit": "step" if laid.by_step else "second",
         "moments": len(moments),
         "of_moments": len(laid.moments),
+        "figured": len(figured(found)),
         "windows": sum(map(len, side_by_side(laid, found).values())),
         "circles": [sorted(circle) for circle in laid.circles()],
         "windows_alone": len(laid.alone),

@@ -60,7 +60,8 @@ def _over(basis: Row) -> str:
     if basis["compared"] == MEANS or not basis["moments"]:
         return f"{windows} of different steps"
     same = "the same steps" if basis["compared"] == STEPS else "the same time"
-    return f"{windows} of {same}, {text.count(basis['moments'])} times"
+    few = f" of {text.count(basis['moments'])}" if basis["figured"] < basis["moments"] else ""
+    return f"{windows} of {same}, {text.count(basis['figured'])}{few} times"
 
 
 def _verdict(answer: Row, room: int, now_ns: int) -> list[str]:

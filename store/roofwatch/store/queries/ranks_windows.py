@@ -15,7 +15,7 @@ from roofwatch.model.record import Cause
 from roofwatch.model.timeline import PARTS, Busy
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.peers import MAX_WINDOWS, run_of
-from roofwatch.store.queries.scope import IN_LIST, windows_of
+from roofwatch.store.queries.scope import IN_LIST, among, windows_of
 from roofwatch.store.schema import devices, idle_causes, nodes, processes, window_devices, windows
 
 JOBS_NAMED = 5
@@ -84,7 +84,8 @@ def windows_of_job(connection: Connection, f: Filter, job: Job) -> tuple[list[Ra
     for rows in connection.execute(_with_devices(chosen)).partitions(1000):  # all at once, the collector counts them
         for row in rows:
             found[row[0]] = (*found.get(row[0], ()), row)
-    models = dict(connection.execute(select(devices.c.id, devices.c.model)).tuples().all())
+    used = among(select(devices.c.id, devices.c.model), devices.c.id, {row[7] for on in found.values() for row in on})
+    models: dict[int, str] = {number: model for number, model in connection.execute(used)}  # noqa: C416 - typed rows
     left_out = 0
     if len(found) == MAX_WINDOWS:
         left_out = int(connection.execute(select(func.count()).where(*time)).scalar_one()) - MAX_WINDOWS
