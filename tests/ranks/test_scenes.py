@@ -13,6 +13,7 @@ from rank_scenes import ADD, GEMM, JOB, KERNELS, MINUTE, MS, NORM, SORT, START, 
 
 from roofwatch.model import ranks_report
 from roofwatch.model.errors import UsageError
+from roofwatch.model.record import Cause, DeviceState, DeviceWindow, IdleCause
 from roofwatch.store.filter import Filter
 
 LATE = 3  # the rank that is
@@ -327,6 +328,25 @@ def test_without_collectives_the_split_is_unknown_and_the_rest_is_not(ask: Any) 
     row = row_of(found, 0)
     assert (row["moving_ns"], row["waiting_ns"], row["caused_ns"], row["matched_share"]) == (None,) * 4
     assert row["communication_ns"] == 30 * MS
+
+
+def test_a_rank_of_two_devices_is_their_mean(ask: Any) -> None:
+    """Each rank has a second device that idles all 97 ms at half the clock: half of each part, and 48.5 ms of host."""
+    windows = []
+    for w in scene(lambda *_: Step(clock_hz=1.8e9, throttle="thermal"), ranks=range(2), world_size=2):
+        (first,) = w.devices
+        idle = (IdleCause(Cause.HOST, first.span_ns, 1, first.span_ns),)
+        other = replace(first.device, uuid=f"{first.device.uuid}-1", index=1, model="B200")
+        state = DeviceState(clock_hz=0.9e9, throttle="power_cap")
+        second = DeviceWindow(other, first.span_ns, 0, idle, state=state)
+        windows.append(replace(w, devices=(first, second)))
+    row = row_of(ask(windows), 0)
+    times = [row[f"{name}_ns"] for name in ("step", "compute", "exposed_copy", "communication", "idle")]
+    assert times == [97 * MS, 40 * MS, 2 * MS, 5 * MS, 50 * MS]
+    assert row["causes"] == {"input": MS, "launch_bound": MS // 2, "host": 48_500_000}
+    assert (row["clock_hz"], row["throttle"], row["device"]) == (
+        1.35e9, "thermal,power_cap", "NVIDIA H100 80GB HBM3, B200"
+    )  # fmt: skip
 
 
 def test_figures_of_many_windows_are_of_some(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:

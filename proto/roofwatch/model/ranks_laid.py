@@ -20,7 +20,6 @@ class RankWindow:
     span_ns: float
     parts: dict[str, float]
     steps: int | None = None
-    shapes: bool = True
     device: str | None = None
     clock_hz: float | None = None
     throttle: str | None = None  # "" for nothing, None where not read

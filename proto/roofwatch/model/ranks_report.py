@@ -247,7 +247,8 @@ def _why(
     if first == COMPUTE:
         windows = side_by_side(laid, found)
         states = [state_of(windows[peer]) for peer in peers if peer in windows]
-        behind = chip_or_kernels(state_of(windows[found.late[0]]), states, kernels.ours, kernels.theirs)
+        own = state_of(windows[found.late[0]])
+        behind = chip_or_kernels(own, states, kernels.ours, kernels.theirs, classes[COMPUTE])
         told["explanation"], told["chip"], told["kernels"] = behind
     return told
 

@@ -111,15 +111,20 @@ def leading(classes: Mapping[str, float]) -> tuple[str, float | None]:
 
 
 def chip_or_kernels(
-    own: State, peers: Sequence[State], ours: Mapping[int, KernelTime], theirs: Mapping[int, KernelTime]
+    own: State,
+    peers: Sequence[State],
+    ours: Mapping[int, KernelTime],
+    theirs: Mapping[int, KernelTime],
+    compute_ns: float,
 ) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
     """What is behind longer compute, CHIP or KERNELS; the chip's figures; the kernels that take longer, worst first.
 
-    ``ours`` and ``theirs`` are by signature, a step of this rank and of a peer.
+    ``ours`` and ``theirs`` are by signature, a step of this rank and of a peer; compute is ``compute_ns`` longer.
     """
     chip = _clocks(own, peers) | _common(ours, theirs)
+    # Kernels that run side by side add up to more than the time they take, and noise between them to something.
     whole = sum(t.ns for t in ours.values()) - sum(t.ns for t in theirs.values())
-    slower = _slower(ours, theirs, whole)
+    slower = _slower(ours, theirs, max(whole, compute_ns))
     behind = chip["other_device"] or chip["clock_explains"] or chip["throttle_explains"] or chip["common_explains"]
     return (CHIP if behind else KERNELS), chip, slower
 

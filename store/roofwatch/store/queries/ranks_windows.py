@@ -84,7 +84,7 @@ def windows_of_job(connection: Connection, f: Filter, job: Job) -> tuple[list[Ra
     for rows in connection.execute(_with_devices(chosen)).partitions(1000):  # all at once, the collector counts them
         for row in rows:
             found[row[0]] = (*found.get(row[0], ()), row)
-    used = among(select(devices.c.id, devices.c.model), devices.c.id, {row[7] for on in found.values() for row in on})
+    used = among(select(devices.c.id, devices.c.model), devices.c.id, {row[6] for on in found.values() for row in on})
     models: dict[int, str] = {number: model for number, model in connection.execute(used)}  # noqa: C416 - typed rows
     left_out = 0
     if len(found) == MAX_WINDOWS:
@@ -111,7 +111,7 @@ def _with_devices(chosen: Any) -> Any:
     communication = and_(_C.window_id == _D.window_id, _C.position == _D.position, _C.cause == str(Cause.COMMUNICATION))
     return (
         select(
-            _W.id, _W.process_id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps, _W.shapes_recorded,
+            _W.id, _W.process_id, _W.start_unix_ns, _W.duration_ns, _W.first_step, _W.steps,
             _D.device_id, _D.clock_hz, _D.throttle, func.coalesce(_C.total_ns, 0),
             _D.span_ns, _D.busy_ns, _D.exposed_copy_ns, _D.exposed_communication_ns,
         )
@@ -124,16 +124,16 @@ def _with_devices(chosen: Any) -> Any:
 
 def _window(on: Sequence[Sequence[Any]], job: Job, models: Mapping[int, str]) -> RankWindow:
     """A rank's window from its rows; figures are means over its devices."""
-    number, process, start, duration, first_step, steps, shapes, device, clock, throttle, waited, *times = on[0]
+    number, process, start, duration, first_step, steps, device, clock, throttle, waited, *times = on[0]
     busy, count = Busy(), len(on)
     busy.add(*times)
     if count > 1:
         for more in on[1:]:
-            busy.add(*more[11:])
-        waited = sum(row[10] for row in on)
-        clocks = [row[8] for row in on if row[8]]
+            busy.add(*more[10:])
+        waited = sum(row[9] for row in on)
+        clocks = [row[7] for row in on if row[7]]
         clock = sum(clocks) / len(clocks) if clocks else None
-        read = [row[9] for row in on if row[9] is not None]
+        read = [row[8] for row in on if row[8] is not None]
         throttle = ",".join(dict.fromkeys(text for text in read if text)) if read else None
     parts = dict.fromkeys(PARTS, 0.0)
     parts |= busy.parts()
@@ -145,8 +145,7 @@ def _window(on: Sequence[Sequence[Any]], job: Job, models: Mapping[int, str]) ->
         span_ns=busy.span_ns / count,
         parts=parts,
         steps=steps,
-        shapes=bool(shapes),
-        device=models.get(device) if count == 1 else ", ".join(dict.fromkeys(models[row[7]] for row in on)),
+        device=models.get(device) if count == 1 else ", ".join(dict.fromkeys(models[row[6]] for row in on)),
         clock_hz=clock or None,
         throttle=throttle,
         devices=count,
