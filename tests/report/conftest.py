@@ -72,7 +72,8 @@ def roofwatch(tmp_path: Path, cache: Path) -> Callable[..., subprocess.Completed
     return call
 
 
-@pytest.fixture(scope="session")
+# Of the module: its event loop and its processes would be in the way of other modules' tests.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium, of the system."""
     found = next((path for path in map(shutil.which, BROWSERS) if path), None)
