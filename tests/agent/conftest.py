@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from roofwatch.agent import status
@@ -241,7 +242,7 @@ def run_loop() -> Callable[..., Any]:
     """Runs a coroutine and checks that it leaves no task, child or descriptor behind."""
 
     def run(main: Callable[[], Any]) -> Any:
-        before = descriptors()
+        before, children = descriptors(), set(psutil.Process().children())
 
         async def checked() -> Any:
             result = await main()
@@ -250,8 +251,7 @@ def run_loop() -> Callable[..., Any]:
             return result
 
         result = asyncio.run(checked())
-        with pytest.raises(ChildProcessError):
-            os.waitpid(-1, os.WNOHANG)
+        assert not set(psutil.Process().children()) - children  # a Postgres of other tests may be there all the time
         left = descriptors() - before
         assert not left
         return result
