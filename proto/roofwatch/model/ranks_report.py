@@ -280,6 +280,8 @@ def basis(laid: Laid, found: Found, left_out: int) -> dict[str, Any]:
         "noise_share": noise_of(found.series.values()),
         "looked_for_share": LATE_SHARE,
         "last": None if last is None else {"rank": last, "late_share": shares[last]},
+        # As late as a straggler would be, and noise or too few windows keep it from being shown.
+        "undecided": last is not None and not found.late and shares[last] >= LATE_SHARE,
     }
 
 

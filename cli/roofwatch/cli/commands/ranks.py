@@ -22,7 +22,7 @@ It is a straggler where a run of windows on the same steps shows it. Without
 \b
 comm.    communication in the way: exposed, or waited for by the host
 moving, waiting  the time in collectives, in the way or beside compute: moving
-         bytes, and waiting for a late rank
+         bytes, and waiting for a late rank; of several at once each counts
 late     median of own time less the other ranks' median, of the step
 \b
 Exit code 1: there is a straggler; 4: there is too little to compare.
@@ -66,4 +66,7 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
         empty=empty,
         found=answer["basis"] is not None and answer["basis"]["compared"] is not None,
     )
-    return errors.FAILED if code == errors.DONE and answer["straggler"] is not None else code
+    if code == errors.DONE and answer["straggler"] is not None:
+        return errors.FAILED
+    undecided = code == errors.DONE and answer["basis"] is not None and answer["basis"]["undecided"]
+    return errors.INCOMPLETE if undecided else code

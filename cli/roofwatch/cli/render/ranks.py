@@ -82,7 +82,7 @@ def _verdict(answer: Row, room: int, now_ns: int) -> list[str]:
 
 def _nobody(answer: Row) -> str:
     basis, last = answer["basis"], answer["basis"]["last"]
-    said = "No rank is a straggler"
+    said = "Whether a rank is a straggler cannot be said yet" if basis["undecided"] else "No rank is a straggler"
     if last is None:
         return f"{said}."
     noise = basis["noise_share"]
@@ -91,6 +91,7 @@ def _nobody(answer: Row) -> str:
     return (
         f"{said}: the last one, rank {last['rank']}, is {text.percent(behind)} of a {basis['unit']} behind the others; "
         f"a run of windows with {text.percent(basis['looked_for_share'])} or more is looked for{around}."
+        + (" Take more windows, or a longer time with --since." if basis["undecided"] else "")
     )
 
 
