@@ -66,6 +66,14 @@ def test_exit_codes_and_formats(run: Run) -> None:
     assert "windows of 1 of the job's 8 ranks are here" in done.stderr
 
 
+def test_too_few_windows_are_no_all_clear(run: Run) -> None:
+    """Two windows in which a rank is more than 3 % and less than 10 % of a step late prove nothing: exit code 4."""
+    done = run(scene(late(input=6 * MS), 2))
+    assert done.returncode == 4
+    assert "cannot be said yet" in " ".join(done.stdout.split())
+    assert "Take more windows" in " ".join(done.stdout.split())
+
+
 def drawn(ask: Any, windows: list[Window], job: str = JOB) -> str:
     """The report on a job, which must fit 80 columns, as one line."""
     text = drawing.report(ask(windows, Filter(job=job)), ["all nodes", "all time"], 80, START)
