@@ -111,31 +111,72 @@ def _by_turns(chain: Sequence[Sight]) -> Iterable[list[Sight]]:
     yield list(group.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """One collective that several ranks saw, or one of a group of one: each rank's part, and how long it waited."""
+
+    members: Mapping[int, Collective]
+    waits: Mapping[int, int]  # ns at its beginning; what is left of the duration is moving
+
+    @property
+    def complete(self) -> bool:
+        """Whether every rank of the group was seen."""
+        return {c.group_size for c in self.members.values()} == {len(self.members)}
+
+    @property
+    def last(self) -> int | None:
+        """The rank that came last, where it is one."""
+        if len(self.members) == 1:
+            return None
+        last = [rank for rank, waited in self.waits.items() if not waited]
+        return last[0] if len(last) == 1 else None
+
+
 def communication(
     ranks: Mapping[int, Sequence[Collective]], *, same_step: bool, clocks: Mapping[int, Hashable] | None = None
 ) -> dict[int, Communication]:
-    """The sums of each rank over the collectives of windows that were taken together.
+    """The sums of each rank over the collectives of windows that were taken together; arguments as of ``meetings``."""
+    sums = {rank: Communication(len(found), sum(c.duration_ns for c in found)) for rank, found in ranks.items()}
+    for meeting in meetings(ranks, same_step=same_step, clocks=clocks):
+        for rank, collective in meeting.members.items():
+            own, duration, waited = sums[rank], collective.duration_ns, meeting.waits[rank]
+            own.matched_calls += 1
+            own.matched_ns += duration
+            own.moving_ns += duration - waited
+            own.waiting_ns += waited
+            if meeting.complete:
+                own.complete_calls += 1
+                own.complete_ns += duration
+        if meeting.last is not None:
+            sums[meeting.last].last_calls += 1
+            sums[meeting.last].caused_ns += sum(meeting.waits.values())
+    return sums
+
+
+def meetings(
+    ranks: Mapping[int, Sequence[Collective]], *, same_step: bool, clocks: Mapping[int, Hashable] | None = None
+) -> Iterable[Meeting]:
+    """Collectives found on more than one rank, of windows that were taken together; and those of groups of one.
 
     ``clocks`` names the clock that each rank's times are of; without it every rank has its own. Collectives are the
     same by group and sequence number. Where no numbers are told, and all windows begin at the same step: by group,
     name, size and how many of these came before in the window.
     """
-    sums = {rank: Communication() for rank in ranks}
     same: dict[Hashable, dict[int, Collective]] = defaultdict(dict)
     for rank, found in ranks.items():
         for key, collective in _keyed(found, same_step=same_step):
-            own = sums[rank]
-            own.calls += 1
-            own.total_ns += collective.duration_ns
             if collective.group_size == 1:
-                _add(own, collective.duration_ns, collective.duration_ns, complete=True)
+                yield Meeting({rank: collective}, {rank: 0})
             elif key is not None:
                 same[key][rank] = collective
     for members in same.values():
         if len(members) > 1:
             one = clocks is not None and len({clocks[rank] for rank in members}) == 1
-            _share(members, _waits(members) if one else None, sums)
-    return sums
+            waits = _waits(members) if one else None
+            if waits is None:
+                moving = min(c.duration_ns for c in members.values())
+                waits = {rank: c.duration_ns - moving for rank, c in members.items()}
+            yield Meeting(members, waits)
 
 
 def _keyed(found: Sequence[Collective], *, same_step: bool) -> Iterable[tuple[Hashable, Collective]]:
@@ -167,30 +208,3 @@ def _waits(members: Mapping[int, Collective]) -> dict[int, int] | None:
     if any(c.name in MEETING and c.start_unix_ns + c.duration_ns < last - CLOCK_NS for c in members.values()):
         return None
     return {rank: min(c.duration_ns, last - c.start_unix_ns) for rank, c in members.items()}
-
-
-def _share(
-    members: Mapping[int, Collective], waits: Mapping[int, int] | None, sums: Mapping[int, Communication]
-) -> None:
-    """Counts one collective that several ranks saw."""
-    if waits is None:
-        moving = min(c.duration_ns for c in members.values())
-        waits = {rank: c.duration_ns - moving for rank, c in members.items()}
-    sizes = {c.group_size for c in members.values()}
-    complete = sizes == {len(members)}
-    last = [rank for rank, waited in waits.items() if not waited]
-    for rank, collective in members.items():
-        _add(sums[rank], collective.duration_ns, collective.duration_ns - waits[rank], complete=complete)
-    if len(last) == 1:
-        sums[last[0]].last_calls += 1
-        sums[last[0]].caused_ns += sum(waits.values())
-
-
-def _add(own: Communication, duration: int, moving: int, *, complete: bool) -> None:
-    own.matched_calls += 1
-    own.matched_ns += duration
-    own.moving_ns += moving
-    own.waiting_ns += duration - moving
-    if complete:
-        own.complete_calls += 1
-        own.complete_ns += duration

@@ -114,7 +114,7 @@ def paired(laid: Laid, found: Found) -> Sequence[Moment]:
 
 @dataclass(slots=True)
 class Exchange:
-    """Sums over the collectives of a rank, and of how many steps (or seconds) they are."""
+    """Sums over the collectives of a rank by the clock, and of how many steps (or seconds) of a device they are."""
 
     sums: Communication = field(default_factory=Communication)
     units: float = 0.0
@@ -125,9 +125,9 @@ def note_moving(moment: Moment, sums: Mapping[int, Communication], clocks: set[A
     if len(clocks) != 1 or any(s.matched_ns < MATCHED_LEAST * s.total_ns or not s.total_ns for s in sums.values()):
         return
     for rank, s in sums.items():
-        parts = moment.members[rank].parts
-        in_the_way = parts["exposed_communication"] + parts["communication"]
-        moment.moving[rank] = s.moving_ns * min(1.0, in_the_way / s.total_ns)
+        w = moment.members[rank]
+        in_the_way = (w.parts["exposed_communication"] + w.parts["communication"]) * w.devices
+        moment.moving[rank] = s.moving_ns / w.devices * min(1.0, in_the_way / s.total_ns)
 
 
 def rows(

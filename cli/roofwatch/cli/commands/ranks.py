@@ -22,7 +22,8 @@ It is a straggler where a run of windows on the same steps shows it. Without
 \b
 comm.    communication in the way: exposed, or waited for by the host
 moving, waiting  the time in collectives, in the way or beside compute: moving
-         bytes, and waiting for a late rank; of several at once each counts
+         bytes, and waiting for a late rank; by the clock, so several at once
+         count once, and where one of them moves bytes it is moving
 late     median of own time less the other ranks' median, of the step
 \b
 Exit code 1: there is a straggler; 4: there is too little to compare.

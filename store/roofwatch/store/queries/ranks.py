@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from roofwatch.model import ranks_report as report
-from roofwatch.model.peers import Communication, communication
+from roofwatch.model.peers import Communication
+from roofwatch.model.peers_clock import by_clock
 from roofwatch.model.ranks_laid import Laid, Moment, RankWindow, lay
 from roofwatch.model.ranks_why import COMPUTE, KernelTime, by_class, excess, leading
 from roofwatch.model.record import Bound
@@ -86,7 +87,8 @@ def _look(connection: Connection, laid: Laid, judged: report.Found, job: Job) ->
         for rank, s in sums.items():
             own = found.setdefault(rank, report.Exchange())
             own.sums.add(s)
-            own.units += moment.members[rank].units(by_step=laid.by_step)
+            w = moment.members[rank]
+            own.units += w.units(by_step=laid.by_step) * w.devices  # sums are over devices, figures means of them
     return found
 
 
@@ -116,7 +118,7 @@ def _exchanged(
         for step, members in by_step.items():
             clocks = {rank: job.processes[w.sight.process]["node"] for rank, w in members.items()}
             given = {rank: held[w.sight.id] for rank, w in members.items()}
-            sums |= communication(given, same_step=step is not None, clocks=clocks)
+            sums |= by_clock(given, same_step=step is not None, clocks=clocks)
         if len(by_step) == 1:
             report.note_moving(moment, sums, set(clocks.values()))
         found.append((moment, sums))
