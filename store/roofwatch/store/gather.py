@@ -25,6 +25,7 @@ from roofwatch.store.schema import (
 )
 from roofwatch.store.sums import Sums, of_windows
 
+ROWS = "clickhousedb"  # the dialect whose kernels are rows, summed by the engine (clickhouse/gather.py)
 CHUNK = 64  # blocks in memory at once: what fits a processor's cache is read fastest
 _DEVICE = FACT.index("device")
 _DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
@@ -107,6 +108,10 @@ def from_windows(
     wanted: Collection[int] | None = None,
 ) -> Sums:
     """The kernels of windows, reduced; ``wanted`` signatures only."""
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse import gather as rows  # noqa: PLC0415  # an extra
+
+        return rows.from_windows(connection, where, device_where, known, histograms=histograms, wanted=wanted)
     places = _places(connection, [*where, *device_where], known)
     if not places.begins:
         return Sums.joined(())
@@ -124,6 +129,22 @@ def from_windows(
         for rows in connection.execute(query).partitions(CHUNK)
     ]
     return Sums.joined(parts).reduced()
+
+
+def each_window(
+    connection: Connection, ids: Sequence[int], *, histograms: bool = False
+) -> dict[int, tuple[Ints, Histograms | None]]:
+    """Of some windows, as many as one statement may name, the kernels as they are; of those that still have them."""
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse import gather as rows  # noqa: PLC0415  # an extra
+
+        return rows.each_window(connection, ids, histograms=histograms)
+    b = kernel_blocks.c
+    query = select(b.window_id, b.rows, b.facts, *([b.histograms] if histograms else [])).where(b.window_id.in_(ids))
+    return {
+        number: (unpack(facts, len(FACT)), Histograms.unpack(told[0], rows) if told else None)
+        for number, rows, facts, *told in connection.execute(query)
+    }
 
 
 def _of_blocks(rows: Sequence[Any], places: _Places, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
@@ -158,6 +179,10 @@ def from_pieces(
     wanted: Collection[int] | None = None,
 ) -> Sums:
     """The kernels of pieces of hours and days, reduced; the conditions are of rollups, owners and devices."""
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse import gather as rows  # noqa: PLC0415  # an extra
+
+        return rows.from_pieces(connection, where, known, histograms=histograms, wanted=wanted)
     k, r = kernel_sums.c, rollups.c
     columns = (k.rows, k.sums, *([k.histograms] if histograms else []))
     query = (

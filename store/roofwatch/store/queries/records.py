@@ -19,8 +19,9 @@ from roofwatch.model.answer import estimated
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Signature
 from roofwatch.model.records import PAGE_ROWS, PAGE_WINDOWS, SIGNATURE_KEYS
-from roofwatch.store.blocks import FACT, unpack
+from roofwatch.store.blocks import FACT, Ints
 from roofwatch.store.filter import Asked, Filter
+from roofwatch.store.gather import each_window
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.queries.kernels import described, roofs_of
 from roofwatch.store.queries.scope import IN_LIST, device_matches, windows_of
@@ -133,13 +134,10 @@ def _devices(connection: Connection, f: Filter, ids: Sequence[int]) -> Devices:
 
 def _rows(connection: Connection, kept: Sequence[Row[Any]], of: Devices) -> dict[str, Any]:
     """Devices and signatures of the page, and its rows."""
-    b = kernel_blocks.c
-    blocks = {}
+    blocks: dict[int, tuple[Ints, Histograms | None]] = {}
     for some in _batched([one.id for one in kept]):
-        query = select(b.window_id, b.rows, b.facts, b.histograms).where(b.window_id.in_(some))
-        blocks.update({window: block for window, *block in connection.execute(query)})
-    facts = {window: unpack(block[1], len(FACT)) for window, block in blocks.items()}
-    wanted = {signature for each in facts.values() for signature in each[_F["signature_id"]].tolist()}
+        blocks |= each_window(connection, some, histograms=True)
+    wanted = {signature for facts, _ in blocks.values() for signature in facts[_F["signature_id"]].tolist()}
     known: dict[int, Signature] = {}
     roofs: dict[tuple[int, int], tuple[float | None, float | None]] = {}
     for some in _batched(sorted(wanted)):
@@ -149,8 +147,9 @@ def _rows(connection: Connection, kept: Sequence[Row[Any]], of: Devices) -> dict
     told = {one.id: one for one in of.values()}
     rows = []
     for number, one in enumerate(kept):
-        histograms = Histograms.unpack(blocks[one.id][2], blocks[one.id][0]).each()
-        for fact, histogram in zip(facts[one.id].T.tolist(), histograms, strict=True):
+        facts, histograms = blocks[one.id]
+        told_by = [] if histograms is None else histograms.each()
+        for fact, histogram in zip(facts.T.tolist(), told_by, strict=True):
             device = of.get((one.id, fact[_F["device"]]))
             if device is None:
                 continue

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from sqlalchemy import Connection, and_, func, select
 
 from roofwatch.model.record import Signature
-from roofwatch.store.blocks import FACT, unpack
+from roofwatch.store.blocks import FACT
 from roofwatch.store.filter import Filter
+from roofwatch.store.gather import each_window
 from roofwatch.store.queries.kernels import described
 from roofwatch.store.queries.scope import IN_LIST, conditions, device_matches, windows_of
 from roofwatch.store.schema import devices, kernel_blocks, nodes, processes, window_devices, windows
@@ -173,9 +174,6 @@ def read_stats(connection: Connection, ids: Sequence[int]) -> Stats:
     wanted = [FACT.index(name) for name in WANTED]
     parts = [np.empty((1 + len(WANTED), 0), dtype=np.int64)]
     for low in range(0, len(ids), IN_LIST):
-        query = select(kernel_blocks.c.window_id, kernel_blocks.c.facts)
-        query = query.where(kernel_blocks.c.window_id.in_(ids[low : low + IN_LIST]))
-        for number, block in connection.execute(query):
-            facts = unpack(block, len(FACT))[wanted]
-            parts.append(np.vstack((np.full(facts.shape[1], number), facts)))
+        for number, (facts, _) in each_window(connection, ids[low : low + IN_LIST]).items():
+            parts.append(np.vstack((np.full(facts.shape[1], number), facts[wanted])))
     return Stats(*np.concatenate(parts, axis=1))
