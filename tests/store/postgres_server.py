@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import importlib.util
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 USER, PASSWORD = "roofwatch", "s3cret-of-tests"
-PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
+# A test run that is killed leaves no server behind: PR_SET_PDEATHSIG, SIGINT. Not as a preexec_fn, which runs after
+# fork and before exec, where gRPC's threads make it crash. The thread that starts the server must live on, too.
+END_WITH_PARENT = """
+import ctypes, os, sys
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+ctypes.CDLL(None).prctl(1, 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 NOBODY = 65_534  # the server refuses to run as root
 SETTINGS = ("fsync=off", "shared_buffers=32MB", "max_connections=60", "autovacuum=off", "listen_addresses=")
 
@@ -38,17 +47,13 @@ def _as_nobody() -> dict[str, Any]:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def _end_with_parent() -> None:
-    """A test run that is killed leaves no server behind."""
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
-
-
 @dataclass
 class Postgres:
     """A server; ``url(name)`` names one of its databases."""
 
     programs: Path
     folder: Path
+    settings: Sequence[str] = ()  # besides SETTINGS
     process: subprocess.Popen[bytes] | None = None
     made: int = field(default=0)
 
@@ -72,21 +77,15 @@ class Postgres:
 
     def start(self) -> None:
         """Start, and wait until it answers; where the last one's processes are still there, once they are gone."""
-        settings = [x for setting in SETTINGS for x in ("-c", setting)]
-        command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
+        settings = [x for setting in (*SETTINGS, *self.settings) for x in ("-c", setting)]
+        server = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
+        command = [sys.executable, "-S", "-c", END_WITH_PARENT, str(NOBODY), *server]
         log = (self.folder / "log").open("ab")
         deadline = time.monotonic() + 30
         with log:
             while not self._answers():
                 if self.process is None or self.process.poll() is not None:
-                    self.process = subprocess.Popen(
-                        command,
-                        stdout=log,
-                        stderr=log,
-                        cwd="/",
-                        preexec_fn=_end_with_parent,  # noqa: PLW1509 - one call of the kernel's
-                        **_as_nobody(),
-                    )
+                    self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
                 if time.monotonic() > deadline:
                     pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
                 time.sleep(0.05)
@@ -107,6 +106,17 @@ class Postgres:
             self.process.wait(timeout=30)
             self.process = None
 
+    def kill(self) -> None:
+        """SIGKILL to every process of the server."""
+        if self.process is not None:
+            parent = psutil.Process(self.process.pid)
+            parent.suspend()  # else it begins to recover from the death of the first
+            for process in [*parent.children(recursive=True), parent]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self.process.wait(timeout=30)
+            self.process = None
+
     def run(self, statement: str, database: str = "postgres") -> list[Any]:
         """Past all of the store's own code."""
         import psycopg  # noqa: PLC0415
@@ -124,10 +134,10 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres() -> Iterator[Postgres]:
+def running_postgres(settings: Sequence[str] = ()) -> Iterator[Postgres]:
     """A server for the length of a block; its folder's name is short, as the socket's must be."""
     programs = binaries()
-    server = Postgres(programs, Path(tempfile.mkdtemp(prefix="rwpg-")))
+    server = Postgres(programs, Path(tempfile.mkdtemp(prefix="rwpg-")), settings)
     try:
         server.initialize()
         server.start()

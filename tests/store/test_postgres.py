@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,16 +13,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from postgres_server import PASSWORD, USER, Postgres
 from sqlalchemy import func, select
-from store_builders import GEMM, NORM, process_of, segment_of, start_store, stat, window_of
-from test_crash import Sender
+from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import database, rollup, schema
+from roofwatch.store import database, schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
-from roofwatch.store.queries.plan import raw_only
 from roofwatch.store.unpack import Unpacked, Unpacker
 
 HOUR_NS = 3600 * 10**9
@@ -192,44 +189,3 @@ def test_a_writer_that_holds_on(postgres: Postgres, template: str, monkeypatch: 
             Writer(second).submit(segment(1)).result(30)
     for opened in (first, second):
         opened.close()
-
-
-@pytest.mark.slow
-def test_two_stores_on_one_database(
-    tmp_path: Path, postgres: Postgres, template: str, request: pytest.FixtureRequest
-) -> None:
-    """Two stores, four agents; the server is killed, and one store: all is there once, and the sums are right."""
-    name = postgres.create(template)
-    folders = [tmp_path / "a", tmp_path / "b"]
-    for folder in folders:
-        folder.mkdir()
-    stores = [start_store(folder, 0, postgres.url(name)) for folder in folders]
-    request.addfinalizer(lambda: [store.process.kill() for store in stores])
-    senders = [Sender(f"agent-{i}", 100) for i in range(4)]
-    threads = [threading.Thread(target=s.run, args=(stores[i % 2].address,)) for i, s in enumerate(senders)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.3)
-    postgres.stop(signal.SIGQUIT)  # nothing is written on the way out
-    acked = [(sender.name, number) for sender in senders for number in list(sender.acked)]
-    postgres.start()
-    there = postgres.run("SELECT a.name, s.sequence FROM segments s JOIN agents a ON a.id = s.agent_id", name)
-    assert set(acked) <= {(agent, number) for agent, number in there}
-    time.sleep(0.1)
-    stores[1].kill()
-    stores[1] = start_store(folders[1], stores[1].port, postgres.url(name))
-    for thread in threads:
-        thread.join(60)
-    assert [store.terminate()[0] for store in stores] == [0, 0]
-    assert [sender.wrong for sender in senders] == [[]] * 4
-    assert postgres.run("SELECT count(*), count(DISTINCT uid) FROM windows", name) == [(1200, 1200)]
-    assert postgres.run("SELECT sum(rows) FROM kernel_blocks", name) == [(2400,)]
-    opened = database.open(postgres.url(name))
-    with opened.write() as connection:
-        while rollup.sweep(connection, 3 * 10**18):
-            pass
-    found = Queries(opened).run("top", Filter())
-    assert found["coverage"]["sources"] == {"daily": 1200}
-    with raw_only():
-        assert Queries(opened).run("top", Filter())["rows"] == found["rows"]
-    opened.close()

@@ -58,7 +58,7 @@ class SimulatedAgent:
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
-        self._greeted = False
+        self._greetings = 0
 
     @property
     def waiting(self) -> int:
@@ -90,11 +90,10 @@ class SimulatedAgent:
         pause = BACKOFF_S[0]
         async with grpc.aio.insecure_channel(address, options=(*OPTIONS, *OWN_CONNECTION)) as channel:
             while True:
-                try:
+                greetings = self._greetings
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                     await self._converse(rpc.IngestStub(channel))
-                    pause = BACKOFF_S[0]
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    pause = min(BACKOFF_S[1], pause * 2)
+                pause = BACKOFF_S[0] if self._greetings > greetings else min(BACKOFF_S[1], pause * 2)
                 await asyncio.sleep(pause * self._draw.uniform(0.5, 1))
 
     async def _converse(self, stub: rpc.IngestStub) -> None:
@@ -110,8 +109,8 @@ class SimulatedAgent:
             while (message := await stream.read()) is not grpc.aio.EOF:
                 if message.WhichOneof("body") == "hello":
                     self._tally.connections += 1
-                    self._tally.greeted += not self._greeted
-                    self._greeted = True
+                    self._tally.greeted += not self._greetings
+                    self._greetings += 1
                     sending = asyncio.create_task(self._send(stream.write))
                 elif message.WhichOneof("body") == "ack":
                     self._acked(message.ack)
