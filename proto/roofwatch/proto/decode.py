@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import MutableMapping
 from dataclasses import fields
-from typing import Any
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
@@ -44,37 +42,28 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-# Content → (id, signature), for senders that repeat themselves: hashing is most of what a signature costs.
-Known = MutableMapping[tuple[Any, ...], tuple[int, Signature]]
+Content = tuple[str, str, str, str, str, str, str, str, str, str, str, int, int, int]  # of a signature, as on the wire
+TEXTS = ("kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "arguments", "formula", "precision", "unit")
 
 
 class Decoder:
     """Resolves one segment's dictionary, then its windows.
 
-    ``known`` remembers signatures whose id was checked, by their content, over many segments; the caller bounds it.
+    Who has looked at the strings and signatures already gives the strings: then windows are without kernels.
     """
 
-    def __init__(self, dictionary: pb.Dictionary, known: Known | None = None) -> None:
-        self._known: Known = {} if known is None else known
-        self._strings = list(dictionary.strings)
+    def __init__(self, dictionary: pb.Dictionary, *, strings: list[str] | None = None) -> None:
+        self._strings = list(dictionary.strings) if strings is None else strings
         if not self._strings or self._strings[0] != "":
             raise ValueError("the dictionary's first string is not empty")
         self._nodes = [Node(n.host, n.boot_id, dict(n.labels)) for n in dictionary.nodes]
         self.devices = [_device(d) for d in dictionary.devices]
         self.processes = [self._process(p) for p in dictionary.processes]
-        self.signature_ids = list(dictionary.signatures.id)
-        self.signatures = self._signatures(dictionary.signatures)
+        self._signatures = self._checked(dictionary.signatures) if strings is None else []
 
     def windows(self, message: pb.Segment) -> list[Window]:
         """The windows as records."""
         return [self.window(w) for w in message.windows]
-
-    def text(self, index: int) -> str:
-        """A string of the dictionary."""
-        return self._strings[index]
-
-    def _text(self, index: int) -> str | None:
-        return self._strings[index] or None
 
     def _process(self, p: pb.Process) -> Process:
         return Process(
@@ -92,25 +81,12 @@ class Decoder:
             labels=dict(p.labels),
         )
 
-    def _signatures(self, columns: pb.Signatures) -> list[Signature]:
-        texts = (
-            columns.kernel, columns.kind, columns.op, columns.phase, columns.module, columns.shapes, columns.dtypes,
-            columns.arguments, columns.formula, columns.precision, columns.unit,
-        )  # fmt: skip
+    def _checked(self, columns: pb.Signatures) -> list[Signature]:
         strings = self._strings
         highest = columns.flops_max or [-1] * len(columns.flops)  # not sent by the first version
-        numbers = (columns.flops, columns.bytes, highest)
-        contents = zip(*([strings[i] for i in column] for column in texts), *numbers, strict=True)
-        signatures = []
-        for announced, content in zip(self.signature_ids, contents, strict=True):
-            entry = self._known.get(content)
-            if entry is None:
-                signature = _signature(*content)
-                entry = self._known[content] = (signature.id, signature)
-            if entry[0] != announced:
-                raise ValueError(f"signature id {announced:x} is not the hash of its content")
-            signatures.append(entry[1])
-        return signatures
+        texts = ([strings[i] for i in getattr(columns, name)] for name in TEXTS)
+        contents = zip(*texts, columns.flops, columns.bytes, highest, strict=True)
+        return [checked_signature(i, content) for i, content in zip(columns.id, contents, strict=True)]
 
     def window(self, w: pb.Window, *, kernels: bool = True) -> Window:
         """One window as a record, with or without its kernels."""
@@ -174,7 +150,7 @@ class Decoder:
                 raise ValueError("the histogram column is too short")
             stats.append(
                 KernelStat(
-                    signature=self.signatures[signature],
+                    signature=self._signatures[signature],
                     device=device,
                     calls=calls,
                     total_ns=total,
@@ -192,6 +168,18 @@ class Decoder:
             )
             at += length
         return tuple(stats)
+
+
+def checked_signature(announced: int, content: Content) -> Signature:
+    """A signature from its content.
+
+    Raises:
+        ValueError: its id is not the hash of its content.
+    """
+    signature = _signature(*content)
+    if signature.id != announced:
+        raise ValueError(f"signature id {announced:x} is not the hash of its content")
+    return signature
 
 
 def _signature(  # noqa: PLR0913, PLR0917 - one argument a column of the wire, in its order

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from roofwatch.store.blocks import FACT
-from roofwatch.store.unpack import Facts
+from roofwatch.store.facts import Facts
 
 CHUNK = 2_500  # rows a statement: below SQLite's limit of variables
 TRANSACTION = 30_000
