@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
-from roofwatch.store import postgres_engine, sqlite_engine
+from roofwatch.store import postgres_engine, postgres_partitions, sqlite_engine
 from roofwatch.store.config import default_url
 from roofwatch.store.schema import REVISION
 
@@ -83,7 +84,9 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
             if migrate:
                 _migrate(database)
             _check(database)
-            if migrate and not database.on_postgres:
+            if migrate and database.on_postgres:
+                _partitions_ahead(database)
+            elif migrate:
                 sqlite_engine.log_ahead(database.engine)
         except BaseException:
             database.close()
@@ -123,6 +126,14 @@ def _migrate(database: Database) -> None:
         found = revision(connection)
         if found in upgrade.known() or (found is None and not inspect(connection).get_table_names()):
             upgrade.run(connection)
+
+
+def _partitions_ahead(database: Database) -> None:
+    with database.read() as connection:
+        missing = postgres_partitions.missing(connection, time.time_ns())
+    if missing:
+        with database.write() as connection:
+            postgres_partitions.make_ahead(connection, time.time_ns())
 
 
 def _check(database: Database) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 from sqlalchemy import Connection, select
 
-from roofwatch.model.record import Node
-from roofwatch.store import bulk, rollup, schema
+from roofwatch.model.record import Node, Trigger
+from roofwatch.store import bulk, postgres_partitions, rollup, schema
 from roofwatch.store.blocks import pack
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.identity import agent_id, node_id
@@ -110,10 +110,23 @@ class Loader:
         by_uid: dict[bytes, UnpackedWindow] = {}
         for w in chain.from_iterable(work.windows for work in group):
             by_uid.setdefault(bytes.fromhex(w.window.uid), w)
+        if connection.dialect.name == "postgresql":
+            return self._numbered(connection, by_uid)
         rows = (window_row(uid, w) for uid, w in by_uid.items())
         flat = list(chain.from_iterable(rows))
         inserted = bulk.insert_returning(connection, schema.windows, WINDOW_NAMES, flat, ("id", "uid"))
         return [(number, by_uid[uid]) for number, uid in inserted]
+
+    def _numbered(
+        self, connection: Connection, by_uid: Mapping[bytes, UnpackedWindow]
+    ) -> list[tuple[int, UnpackedWindow]]:
+        """On Postgres a window's number tells in which partition it is, so it is known before the window is written."""
+        told = [(uid, w.window.start_unix_ns, w.window.trigger is Trigger.IMPORTED) for uid, w in by_uid.items()]
+        numbers = postgres_partitions.numbers(connection, told)
+        new = [(number, uid) for number, uid in zip(numbers, by_uid, strict=True) if number is not None]
+        flat = [x for number, uid in new for x in (number, *window_row(uid, by_uid[uid]))]
+        bulk.insert(connection, schema.windows, ("id", *WINDOW_NAMES), flat)
+        return [(number, by_uid[uid]) for number, uid in new]
 
     def _window_parts(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:
         drops = [(number, reason, count) for number, w in windows for reason, count in w.window.ledger.dropped.items()]

@@ -2,11 +2,24 @@
 
 Names are plural, so that none is a reserved word of SQLite, Postgres or ClickHouse. There are no foreign keys: what is
 pointed at is written before what points, in the same transaction. The schema changes by migration only.
+
+On Postgres windows and what they are made of are partitioned by the day that is in a window's number (``days.py``).
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Double, Index, Integer, LargeBinary, SmallInteger, Table
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    Sequence,
+    SmallInteger,
+    Table,
+    UniqueConstraint,
+)
 
 from roofwatch.model.record import Bound, Evidence
 from roofwatch.store.columns import Int, Text, key, metadata, text, whole
@@ -27,7 +40,7 @@ __all__ = [
     "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
 
-REVISION = "0008"  # the newest migration
+REVISION = "0009"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -141,6 +154,7 @@ agents = Table(
     text("version"),
     whole("node_id"),
     whole("seen_unix_ns"),  # when it last said hello
+    whole("forgotten", default=-1),  # segments up to this number are no longer kept one by one: each was stored
 )
 
 segments = Table(
@@ -168,11 +182,14 @@ agent_drops = Table(
 # The devices of windows, by the hash of their ids.
 device_sets = Table("device_sets", metadata, key(), key("device_id"), sqlite_with_rowid=False)
 
+_BY_WINDOW = "RANGE (window_id)"
+serials = Sequence("windows_id_seq", metadata=metadata)  # of windows on Postgres; SQLite counts by itself
+
 windows = Table(
     "windows",
     metadata,
-    Column("id", Int, primary_key=True),
-    Column("uid", LargeBinary(16), nullable=False, unique=True),
+    Column("id", Int, primary_key=True, autoincrement=False),
+    Column("uid", LargeBinary(16), nullable=False),
     whole("process_id"),
     whole("start_unix_ns"),
     whole("duration_ns"),
@@ -230,6 +247,12 @@ windows = Table(
     whole("graph_attributed_ns", default=0),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
+    # Postgres makes a text unique within a partition only: there each has an index of its own (postgres_partitions.py).
+    UniqueConstraint("uid").ddl_if(dialect="sqlite"),
+    Index(
+        "windows_start_brin", "start_unix_ns", postgresql_using="brin", postgresql_with={"pages_per_range": 16}
+    ).ddl_if(dialect="postgresql"),
+    postgresql_partition_by="RANGE (id)",
 )
 
 window_drops = Table(
@@ -239,6 +262,7 @@ window_drops = Table(
     Column("reason", Text, primary_key=True),
     whole("count"),
     sqlite_with_rowid=False,
+    postgresql_partition_by=_BY_WINDOW,
 )
 
 window_devices = Table(
@@ -257,6 +281,7 @@ window_devices = Table(
     *(Column(name, Double, nullable=True) for name in ("power_w", "power_limit_w", "temperature_c")),
     text("throttle", null=True),
     sqlite_with_rowid=False,
+    postgresql_partition_by=_BY_WINDOW,
 )
 
 idle_causes = Table(
@@ -274,6 +299,7 @@ idle_causes = Table(
     whole("steady_longest_ns", null=True),
     text("steady_example", null=True),
     sqlite_with_rowid=False,
+    postgresql_partition_by=_BY_WINDOW,
 )
 
 collectives = Table(
@@ -290,6 +316,7 @@ collectives = Table(
     whole("duration_ns"),
     whole("bytes", null=True),
     sqlite_with_rowid=False,
+    postgresql_partition_by=_BY_WINDOW,
 )
 
 graphs = Table(
@@ -306,6 +333,7 @@ graphs = Table(
     text("source", null=True),
     Column("confidence", Double, nullable=True),
     sqlite_with_rowid=False,
+    postgresql_partition_by=_BY_WINDOW,
 )
 
 # The fact: all kernels of a window as one block (blocks.FACT), and their histograms as another.
@@ -316,4 +344,5 @@ kernel_blocks = Table(
     whole("rows"),
     Column("facts", LargeBinary, nullable=False),
     Column("histograms", LargeBinary, nullable=False),
+    postgresql_partition_by=_BY_WINDOW,
 )

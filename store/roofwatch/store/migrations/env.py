@@ -2,11 +2,13 @@
 
 from alembic import context
 
+from roofwatch.store.migrations.upgrade import COMPARING
 from roofwatch.store.schema import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
+    **COMPARING,
     transactional_ddl=True,  # SQLite too can roll a table back
 )
 context.run_migrations()

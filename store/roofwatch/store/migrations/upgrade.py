@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+
+from roofwatch.store.postgres_partitions import is_partition
 
 
 def _config() -> Config:
@@ -20,6 +23,19 @@ def _config() -> Config:
 def known() -> set[str]:
     """The revisions this version can start from."""
     return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+
+
+def ours(name: str | None, kind: str, _parents: object = None) -> bool:
+    """Whether Alembic is to compare a thing of a database; partitions come and go, and are no tables of the schema."""
+    return kind != "table" or not is_partition(name)
+
+
+def compared(thing: Any, name: str | None, kind: str, _reflected: bool, _other: object) -> bool:
+    """Whether Alembic is to compare two things: it takes no notice of what is there on one engine only."""
+    return name != "windows_start_brin" and not (kind == "unique_constraint" and thing.table.name == "windows")
+
+
+COMPARING: dict[str, Any] = {"include_name": ours, "include_object": compared}
 
 
 def run(connection: Connection, revision: str = "head") -> None:

@@ -13,13 +13,15 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, Row, func, or_, select
+from sqlalchemy import Connection, Row, func, or_, select, union_all
 
 from roofwatch.model.answer import estimated
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Signature
 from roofwatch.model.records import PAGE_ROWS, PAGE_WINDOWS, SIGNATURE_KEYS
+from roofwatch.store import postgres_partitions
 from roofwatch.store.blocks import FACT, Ints
+from roofwatch.store.days import came, serial
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.gather import each_window
 from roofwatch.store.histograms import Histograms
@@ -52,7 +54,7 @@ def records(connection: Connection, asked: Asked) -> dict[str, Any]:
     """
     after, upto = _options(asked.options)
     if upto is None:
-        upto = connection.execute(select(func.max(windows.c.id))).scalar_one() or 0
+        upto = _newest(connection)
     found = _windows(connection, asked.scope, after, upto)
     taken, more = _page(found)
     scope = asked.scope
@@ -67,6 +69,17 @@ def records(connection: Connection, asked: Asked) -> dict[str, Any]:
         "windows": _told(connection, kept),
         **_rows(connection, kept, _devices(connection, asked.scope, [one.id for one in kept])),
     }
+
+
+def _newest(connection: Connection) -> int:
+    """The window that came last."""
+    number = func.max(windows.c.id)
+    if connection.dialect.name != "postgresql":
+        return connection.execute(select(number)).scalar_one() or 0
+    own = (
+        select(number).where(windows.c.id.between(low, high)) for low, high in postgres_partitions.bounds(connection)
+    )
+    return max((serial(found or 0) for found in connection.scalars(union_all(*own))), default=0)
 
 
 def _options(given: Mapping[str, Any]) -> tuple[tuple[int, int] | None, int | None]:
@@ -85,7 +98,11 @@ def _windows(connection: Connection, f: Filter, after: tuple[int, int] | None, u
         w.device_records, nodes.c.host, p.id.label("process"), p.node_id, p.pid, p.job, p.rank, p.local_rank,
         p.world_size, p.model, kernel_blocks.c.rows,
     )  # fmt: skip
-    query = windows_of(f, *columns).outerjoin(kernel_blocks, kernel_blocks.c.window_id == w.id).where(w.id <= upto)
+    query = (
+        windows_of(f, *columns)
+        .outerjoin(kernel_blocks, kernel_blocks.c.window_id == w.id)
+        .where(came(connection, w.id) <= upto)
+    )
     if after is not None:
         start, number = after
         query = query.where(w.start_unix_ns >= start, or_(w.start_unix_ns > start, w.id > number))
