@@ -70,6 +70,15 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """The store's certificate and key; with ``client_ca`` every client needs a certificate of that CA."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServeConfig:
     """What ``roofwatch store serve`` was asked for. Port 0 takes a free one; ``port_file`` then tells which."""
 
@@ -80,4 +89,6 @@ class ServeConfig:
     keep: Keep = Keep()
     metrics: str | None = None  # HOST:PORT of /metrics
     reflection: bool = False
+    tls: Tls | None = None  # None: plain text
+    access_file: Path | None = None  # who may do what; None: by certificate, or anybody
     drain_s: float = 5.0  # how long open streams may take to finish after SIGTERM

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.access import ANYBODY, NOTHING, Caller, Shown
 
 COMMANDS = 64  # that may wait for one agent
 RESULTS = 1_000  # commands whose results are kept
@@ -21,6 +22,8 @@ class Connection:
     host: str
     outbound: asyncio.Queue[pb.StoreMessage | RoofwatchError | None] = field(default_factory=asyncio.Queue)
     commands: int = 0  # waiting in outbound
+    caller: Caller = ANYBODY
+    shown: Shown = NOTHING
 
 
 class Hub:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from wsgiref.simple_server import WSGIServer
@@ -16,7 +16,9 @@ from sqlalchemy.exc import DataError, IntegrityError
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Trigger
+from roofwatch.proto import pages
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.access import Why
 from roofwatch.store.budget import Budget
 from roofwatch.store.config import Keep, format_address
 from roofwatch.store.database import Database
@@ -47,6 +49,17 @@ class Metrics:
         for outcome in (*OUTCOMES.values(), FAILED):  # a series that is not there yet cannot rise
             for counter in (self._segments, self._windows, self._rows):
                 counter.labels(outcome)
+        self._refused = _counter(registry, "refused", "Calls and segments refused to who sent them", ["reason"])
+        for why in Why:
+            self._refused.labels(why)
+        self._expiry = Gauge(
+            "roofwatch_store_certificate_expiry_timestamp_seconds",
+            "When a certificate ends",
+            ["certificate"],
+            registry=registry,
+        )
+        self._access = _gauge(registry, "access_file_good", "0 while the access file is damaged and not taken")
+        self._access.set(1)
         self.commit = _histogram(registry, "commit_seconds", "Time of a transaction of the writer", COMMIT_S)
         self.commit_failures = _counter(registry, "commit_failures", "Transactions that the database failed", [])
         self.freshness = _histogram(registry, "freshness_seconds", "From a window's end to its commit", FRESH_S)
@@ -91,6 +104,16 @@ class Metrics:
                     late = now - window.start_unix_ns - window.duration_ns
                     self.freshness.observe(max(0, late) / 1e9)  # another machine's clock may be ahead
 
+    def refused(self, why: Why) -> None:
+        """Count a refusal."""
+        self._refused.labels(why).inc()
+
+    def trusted(self, expires_unix_s: Mapping[str, float], *, access_file: bool) -> None:
+        """Tell when certificates end, and whether the access file is good."""
+        for name, moment in expires_unix_s.items():
+            self._expiry.labels(name).set(moment)
+        self._access.set(access_file)
+
     @contextmanager
     def answering(self, query: str) -> Iterator[None]:
         """Time an answer."""
@@ -131,13 +154,17 @@ class TimedWriter(Writer):
         return outcomes
 
 
-def expose(metrics: Metrics, host: str, port: int) -> WSGIServer:
+def expose(metrics: Metrics, host: str, port: int, files: pages.Files | None = None) -> WSGIServer:
     """Serve ``/metrics`` on threads of its own; give the server, whose ``server_port`` is the port.
+
+    With ``files`` over TLS.
 
     Raises:
         RoofwatchError: the address cannot be listened on.
     """
     try:
+        if files is not None:
+            return pages.serve(metrics.registry, host, port, files)
         server, _ = start_http_server(port, addr=host, registry=metrics.registry)
     except OSError as error:
         raise RoofwatchError(

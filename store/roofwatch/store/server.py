@@ -17,15 +17,18 @@ from pathlib import Path
 import grpc
 
 from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.proto import pages
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
 from roofwatch.proto.v1 import roofwatch_pb2
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import database
 from roofwatch.store.config import Keep, ServeConfig, format_address, is_loopback, parse_address
+from roofwatch.store.gate import Gate
 from roofwatch.store.health import Monitor
 from roofwatch.store.hub import Hub
 from roofwatch.store.metrics import Metrics, TimedWriter, expose
 from roofwatch.store.queries import Queries, load
+from roofwatch.store.secure import Trusted, watch
 from roofwatch.store.service import IngestService, QueryService
 from roofwatch.store.unreadable import Unreadable
 
@@ -42,15 +45,25 @@ _OPTIONS = (
 class Store:
     """A running store: writer, queries and server over one database."""
 
-    def __init__(self, db: database.Database, keep: Keep | None = None, *, reflection: bool = False) -> None:
+    def __init__(
+        self,
+        db: database.Database,
+        keep: Keep | None = None,
+        *,
+        reflection: bool = False,
+        trusted: Trusted | None = None,
+    ) -> None:
         load()
         self._database = db
         self.metrics = Metrics()
         self._writer = TimedWriter(db, keep, self.metrics)
         self.hub = Hub()
         self._monitor = Monitor(db, self.metrics)
-        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(Unreadable(),))
-        self._ingest = IngestService(self._writer, self.hub, self.metrics)
+        self._trusted = trusted or Trusted(None, None)
+        gate = Gate(self._trusted.access, self.metrics)
+        self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate, Unreadable()))
+        self._ingest = IngestService(self._writer, self.hub, self.metrics, gate)
+        self._watching: asyncio.Task[None] | None = None
         rpc.add_IngestServicer_to_server(self._ingest, self._server)
         rpc.add_QueryServicer_to_server(QueryService(Queries(db), self.metrics), self._server)
         self._monitor.add_to(self._server)
@@ -65,16 +78,31 @@ class Store:
         """
         try:
             _try_bind(host, port)
-            bound = self._server.add_insecure_port(format_address(host, port))
+            bound = self._add_port(format_address(host, port))
         except (OSError, RuntimeError) as error:
             raise RoofwatchError(f"cannot listen on {format_address(host, port)}: {_why(error)}") from error
         await self._server.start()
         await self._monitor.start()
+        self._look()
+        self._watching = asyncio.create_task(watch(self._look))
         return int(bound)
+
+    def _add_port(self, address: str) -> int:
+        if self._trusted.certificates is None:
+            return int(self._server.add_insecure_port(address))
+        return int(self._server.add_secure_port(address, self._trusted.certificates.credentials()))
+
+    def _look(self) -> None:
+        """Take what changed in files, and end the streams of who may no longer send."""
+        changed = self._trusted.look()
+        self.metrics.trusted(self._trusted.expires, access_file=self._trusted.good)
+        self._ingest.recheck(time.time(), entries=changed.entries, certificates=changed.certificates)
 
     async def stop(self, grace_s: float) -> None:
         """Say that it stops, read no more, acknowledge what was read, close."""
         until = time.monotonic() + grace_s
+        if self._watching is not None:
+            self._watching.cancel()
         await self._monitor.drain()
         await self._ingest.drain(grace_s)  # before the server stops: until then it tells who asks that it drains
         await self._server.stop(max(0.0, until - time.monotonic()))
@@ -116,37 +144,60 @@ def serve(config: ServeConfig) -> None:
         UsageError: plain text beyond loopback was not asked for.
     """
     host, port = parse_address(config.listen)
-    if not config.insecure and not is_loopback(host):
-        raise UsageError(
-            f"{config.listen} can be reached from other machines in plain text: add --insecure to allow it"
-        )
-    if config.metrics is not None:
-        inside, _ = parse_address(config.metrics)
-        if not config.insecure and not is_loopback(inside):
-            raise UsageError(f"metrics on {config.metrics} can be read from other machines: add --insecure to allow it")
+    if not config.insecure:
+        _check_reach(config, host)
+    trusted = Trusted(config.tls, config.access_file)
     raise_file_limit()
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    asyncio.run(_serve(config, host, port))
+    asyncio.run(_serve(config, host, port, trusted))
 
 
-async def _serve(config: ServeConfig, host: str, port: int) -> None:
+def _check_reach(config: ServeConfig, host: str) -> None:
+    """Refuse what others could read or write without a key."""
+    if not is_loopback(host):
+        if config.tls is None:
+            raise UsageError(
+                f"{config.listen} can be reached from other machines in plain text: add --insecure to allow it, "
+                "or give --tls-cert and --tls-key"
+            )
+        if config.tls.client_ca is None and config.access_file is None:
+            raise UsageError(
+                f"{config.listen} can be read and written by anybody on the network: give --access-file or "
+                "--tls-client-ca, or add --insecure to allow it"
+            )
+    if config.metrics is not None and config.tls is None and not is_loopback(parse_address(config.metrics)[0]):
+        raise UsageError(
+            f"metrics on {config.metrics} can be read from other machines: add --insecure to allow it, "
+            "or give --tls-cert and --tls-key"
+        )
+
+
+def _page(config: ServeConfig) -> pages.Files | None:
+    """The files of /metrics beyond loopback; None: plain."""
+    if config.tls is None or config.metrics is None or is_loopback(parse_address(config.metrics)[0]):
+        return None
+    return pages.Files(str(config.tls.cert), str(config.tls.key), str(config.tls.client_ca or ""))
+
+
+async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted) -> None:
     opened = database.open(config.database)
-    store = Store(opened, config.keep, reflection=config.reflection)
+    store = Store(opened, config.keep, reflection=config.reflection, trusted=trusted)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop)
-    shown = None
+    shown = page = None
     try:
         if config.metrics is not None:
-            shown = expose(store.metrics, *parse_address(config.metrics))
+            page = _page(config)
+            shown = expose(store.metrics, *parse_address(config.metrics), page)
         bound = await store.start(host, port)
         if config.port_file is not None:
             _write_port(config.port_file, bound)
         sys.stderr.write(f"listening on {format_address(host, bound)}, database {opened.url}\n")
         if shown is not None:
             where = format_address(parse_address(config.metrics or "")[0], shown.server_port)
-            sys.stderr.write(f"metrics on http://{where}/metrics\n")
+            sys.stderr.write(f"metrics on http{'s' if page else ''}://{where}/metrics\n")
         sys.stderr.flush()
         await stop.wait()
     finally:

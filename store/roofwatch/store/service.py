@@ -19,8 +19,10 @@ from roofwatch.model.record import Node
 from roofwatch.proto.codec import PROTOCOL, WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store.access import Caller, Refusal, Why
 from roofwatch.store.budget import Budget
 from roofwatch.store.filter import Filter
+from roofwatch.store.gate import Gate, calling
 from roofwatch.store.hub import Connection, Hub
 from roofwatch.store.ingest import Writer
 from roofwatch.store.load import Hello
@@ -30,19 +32,21 @@ from roofwatch.store.queries import Queries
 from roofwatch.store.unpack import Unpacked, Unpacker
 from roofwatch.store.unreadable import REASON
 
+MOST_HOST = 253  # characters of a node's name that a refusal repeats
 _log = logging.getLogger(__name__)
 
 
 class IngestService(rpc.IngestServicer):  # type: ignore[misc]
     """One stream an agent: hello, then segments up, acknowledgements and commands down."""
 
-    def __init__(self, writer: Writer, hub: Hub, metrics: Metrics) -> None:
-        self._writer, self._hub, self._metrics = writer, hub, metrics
+    def __init__(self, writer: Writer, hub: Hub, metrics: Metrics, gate: Gate) -> None:
+        self._writer, self._hub, self._metrics, self._gate = writer, hub, metrics, gate
         self._budget = Budget()
         metrics.watch(self._budget, hub)
         self._unpacker = Unpacker()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
         self._readers: set[asyncio.Task[None]] = set()
+        self._streams: set[Connection] = set()  # also those whose agent has a newer one
         self._open = 0  # streams
         self._ended = asyncio.Condition()
         self._draining = False
@@ -55,6 +59,20 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s), self._ended:
                 await self._ended.wait_for(lambda: not self._open)
+
+    def recheck(self, now_unix_s: float, *, entries: bool, certificates: bool) -> None:
+        """End the streams of callers that may no longer do what they were admitted for.
+
+        Looks at the time always, at rights when the entries changed; a new CA of clients asks all of them again.
+        """
+        for connection in self._streams:
+            caller, shown = connection.caller, connection.shown
+            over = caller.expires_unix_s is not None and caller.expires_unix_s <= now_unix_s
+            if certificates and shown.certificate is not None:
+                connection.outbound.put_nowait(RevokedError("the CA of clients has changed: connect again"))
+            elif over or (entries and self._gate.access.caller(shown) != caller):
+                self._gate.count(Refusal(Why.EXPIRED if over else Why.TOKEN, f"'{caller.name}' in an open stream"))
+                connection.outbound.put_nowait(RevokedError("what this agent may do has changed: connect again"))
 
     async def Stream(  # noqa: N802 - gRPC's name
         self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
@@ -76,6 +94,8 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         if self._draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is stopping")
         connection = self._hub.connect(hello.agent, hello.node.host)
+        connection.caller, connection.shown = calling()
+        self._streams.add(connection)
         reader = asyncio.create_task(self._read(requests, connection))
         self._readers.add(reader)
         reader.add_done_callback(self._forget)
@@ -85,10 +105,13 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
                 yield message
         except WireError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except RevokedError as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         finally:
             self._hub.disconnect(connection)
+            self._streams.discard(connection)
             reader.cancel()
 
     def _forget(self, reader: asyncio.Task[None]) -> None:
@@ -110,6 +133,9 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             )
         if not said.agent or not said.boot or not said.node.host:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "hello without agent, boot or host")
+        caller, _ = calling()
+        if not caller.may_write(said.node.host):
+            await self._gate.refuse(_stranger(caller, said.node.host), context)
         node = Node(said.node.host, said.node.boot_id, dict(said.node.labels))
         hello = Hello(said.agent, said.boot, said.version, node)
         taken = await self._budget.take(0)
@@ -146,7 +172,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
 
     async def _segment(self, envelope: pb.SegmentEnvelope, taken: int, connection: Connection) -> None:
         try:
-            outcome = await self._store(envelope)
+            outcome = await self._store(envelope, connection)
         except RoofwatchError as error:
             connection.outbound.put_nowait(error)
             return
@@ -155,7 +181,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         ack = pb.Ack(id=envelope.id, status=outcome.status, reason=outcome.reason)
         connection.outbound.put_nowait(pb.StoreMessage(ack=ack))
 
-    async def _store(self, envelope: pb.SegmentEnvelope) -> Outcome:
+    async def _store(self, envelope: pb.SegmentEnvelope, connection: Connection) -> Outcome:
         loop = asyncio.get_running_loop()
         unpacked: Unpacked | None = None
         try:
@@ -169,7 +195,10 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             _log.exception("unpacking failed")
             outcome = rejected(f"the store failed on it: {error!r}")
         else:
-            outcome = await self._commit(unpacked)
+            foreign = _foreign(unpacked, connection)
+            if foreign is not None:
+                self._gate.count(foreign)
+            outcome = rejected(foreign.told) if foreign is not None else await self._commit(unpacked)
         self._metrics.received(unpacked, outcome)
         if outcome.status == pb.REJECTED:
             _log.warning("segment %d of agent %r rejected: %s", envelope.id.sequence, envelope.id.agent, outcome.reason)
@@ -181,6 +210,25 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         except RoofwatchError:
             self._metrics.received(unpacked, None)
             raise
+
+
+class RevokedError(RoofwatchError):
+    """What an open stream was admitted for is no longer so."""
+
+
+def _stranger(caller: Caller, host: str) -> Refusal:
+    return Refusal(Why.NODE, f"'{caller.name}' may not send records of node '{host[:MOST_HOST]}'")
+
+
+def _foreign(unpacked: Unpacked, connection: Connection) -> Refusal | None:
+    """Why a segment is not its sender's to send: a record of another node, the number of another agent."""
+    caller = connection.caller
+    if caller.nodes is None:
+        return None
+    if unpacked.agent != connection.agent:
+        return Refusal(Why.NODE, f"'{caller.name}' may not send segments of another agent")
+    hosts = {w.window.process.node.host for w in unpacked.windows}
+    return next((_stranger(caller, host) for host in sorted(hosts) if not caller.may_write(host)), None)
 
 
 async def _refuse_unreadable(context: Any) -> NoReturn:

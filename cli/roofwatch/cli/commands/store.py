@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -12,10 +13,11 @@ from typing import Any, TypeVar
 import click
 
 from roofwatch.cli.guessing import Guessing
-from roofwatch.store.config import DEFAULT_ADDRESS, Keep, ServeConfig, default_url
+from roofwatch.store.config import DEFAULT_ADDRESS, Keep, ServeConfig, Tls, default_url
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
+READABLE = click.Path(dir_okay=False, path_type=Path)
 GROUP_EPILOG = """\b
 Examples:
   roofwatch store serve
@@ -26,8 +28,9 @@ Examples:
 SERVE_EPILOG = """\b
 Examples:
   roofwatch store serve
-  roofwatch store serve --listen 0.0.0.0:7431 --insecure \\
-      --db sqlite:////var/lib/roofwatch/store.db
+  roofwatch store serve --db sqlite:////var/lib/roofwatch/store.db
+  roofwatch store serve --listen 0.0.0.0:7431 --tls-cert store.pem \\
+      --tls-key store.key --tls-client-ca ca.pem
   roofwatch store serve --metrics 127.0.0.1:9431
 \b
 Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
@@ -127,7 +130,11 @@ def command() -> None:
     help=f"The database; it is made or upgraded.  [default: {default_url().replace(str(Path.home()), '~')}]",
 )
 @keeping
-@click.option("--insecure", is_flag=True, help="Allow plain text beyond loopback.")
+@click.option("--tls-cert", type=READABLE, metavar="FILE", help="The store's certificate: TLS, and nothing else.")
+@click.option("--tls-key", type=READABLE, metavar="FILE", help="Its key.")
+@click.option("--tls-client-ca", type=READABLE, metavar="FILE", help="Clients need a certificate of this CA.")
+@click.option("--access-file", type=READABLE, metavar="FILE", help="Who may do what: see 'roofwatch certs token'.")
+@click.option("--insecure", is_flag=True, help="Allow plain text, and anybody, beyond loopback.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus there; port 0 is any.")
 @click.option("--reflection", is_flag=True, help="Tell gRPC clients what the server speaks.")
 @click.option(
@@ -136,6 +143,10 @@ def command() -> None:
 def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
     listen: str,
     db: str | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    access_file: Path | None,
     insecure: bool,
     metrics: str | None,
     reflection: bool,
@@ -146,11 +157,20 @@ def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
 ) -> None:
     """Keep records that agents send, and answer the reading commands."""
     from roofwatch.cli import folders  # noqa: PLC0415
+
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else it writes a line for every scanner of ports
     from roofwatch.store import server  # noqa: PLC0415  # SQLAlchemy and grpc take 0.4 s
 
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together: give both, or none.")
+    if tls_client_ca is not None and tls_cert is None:
+        raise click.UsageError(
+            "--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate."
+        )
+    tls = Tls(tls_cert, tls_key, tls_client_ca) if tls_cert is not None and tls_key is not None else None
     folders.check_database(db)
     keep = Keep(keep_raw, keep_hourly, keep_daily)
-    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection)
+    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection, tls, access_file)
     server.serve(config)
 
 
