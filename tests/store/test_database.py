@@ -6,12 +6,14 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect, select, text
+from postgres_server import Postgres
+from sqlalchemy import Boolean, Connection, LargeBinary, MetaData, String, Table, create_engine, select
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import config, database, schema
@@ -185,31 +187,41 @@ def test_addresses() -> None:
     assert [config.is_loopback(host) for host in hosts] == [True] * 4 + [False] * 4
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
-def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, revision: str) -> None:
+def one_row(connection: Connection, name: str) -> None:
+    """A row of ones, no bytes and a letter, whatever the columns are."""
+    table = Table(name, MetaData(), autoload_with=connection)
+    by_kind: dict[type[Any], Any] = {LargeBinary: b"\0", String: "t", Boolean: True}
+    values = {c.name: next((v for kind, v in by_kind.items() if isinstance(c.type, kind)), 1) for c in table.c}
+    connection.execute(table.insert().values(values))
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004", "0005", "0006"])
+def test_a_database_of_an_earlier_version_keeps_what_it_holds(
+    tmp_path: Path, revision: str, engine_name: str, request: pytest.FixtureRequest
+) -> None:
     """A window written under an older schema is there after the upgrade: its new sums are empty, the rest unknown."""
-    engine = create_engine(f"sqlite:///{tmp_path / 'store.db'}")
+    url = str(tmp_path / "store.db")
+    if engine_name == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url(server.create())
+    engine = database._engine(database._parse(url), create=True)
     with engine.begin() as connection:
         upgrade.run(connection, revision)
         for table in ("windows", "kernel_stats", "idle_causes"):
-            names = [c["name"] for c in inspect(connection).get_columns(table)]
-            values = ", ".join(
-                "x'00'" if n in {"uid", "histogram"} else "'t'" if n in {"trigger", "collector", "cause"} else "1"
-                for n in names
-            )
-            connection.execute(text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"))  # noqa: S608 - our own
+            one_row(connection, table)
     engine.dispose()
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = database.open(url)
     with opened.read() as connection:
         w = schema.windows.c
         row = connection.execute(select(w.device_time_ns, w.first_step, w.model_ns, w.model_peak_ns)).one()
         assert tuple(row) == ((1, None, 0, 0) if revision == "0001" else (1, 1, 1, 1))
         row = connection.execute(select(w.device_time_ns, w.compared_ns, w.disagreed_ns, w.layout_ns)).one()
-        twice = revision == "0003"  # measured twice, and the layout tax, came with it
+        twice = revision >= "0003"  # measured twice, and the layout tax, came with it
         assert tuple(row) == ((1, 1, 1, 1) if twice else (1, 0, 0, None))
-        assert tuple(connection.execute(select(w.python_events, w.waits, w.wait_ns, w.longest_wait_ns)).one()) == (
-            None, None, None, None,
-        )  # fmt: skip
+        waits = 1 if revision >= "0004" else None  # and with it start-up
+        told = connection.execute(select(w.python_events, w.waits, w.wait_ns, w.longest_wait_ns)).one()
+        assert tuple(told) == (waits, waits, waits, waits)
         facts = dict(zip(FACT, unpack(connection.scalar(select(schema.kernel_blocks.c.facts)), len(FACT)), strict=True))
         assert (facts["total_ns"].tolist(), facts["formula_bound"].tolist()) == ([1], [1 if twice else -1])
         r = schema.rollups.c
@@ -217,5 +229,5 @@ def test_a_database_of_an_earlier_version_keeps_what_it_holds(tmp_path: Path, re
         assert sorted(map(tuple, pieces)) == [(3600, 0, 1, True, True), (86_400, 0, 1, True, True)]
         c = schema.idle_causes.c
         row = connection.execute(select(c.total_ns, c.startup_ns, c.startup_count, c.steady_longest_ns)).one()
-        assert tuple(row) == (1, 0, 0, None)
+        assert tuple(row) == ((1, 1, 1, 1) if waits else (1, 0, 0, None))
     opened.close()
