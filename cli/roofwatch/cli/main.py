@@ -10,7 +10,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from roofwatch.cli import errors
+from roofwatch.cli import errors, trusting
 from roofwatch.cli.guessing import Guessing
 
 READING = {
@@ -38,6 +38,7 @@ ACTING = {
     "devices": "Known devices and their peaks; measure this CPU's.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Everything at once on this machine, in a minute.",
+    "certs": "A private CA: certificates and tokens for agents and stores.",
     "completion": "Print a completion script for your shell.",
 }
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -92,6 +93,7 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
     context_settings=CONTEXT,
     epilog="Ask a store with --store HOST:PORT (or ROOFWATCH_STORE). Start with: roofwatch demo",
 )
+@trusting.options(hidden=False)
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 def cli() -> None:
     """Which kernels eat this node's time, and why: always-on profiling for mixed fleets."""

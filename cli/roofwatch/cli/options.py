@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import click
 from click.core import ParameterSource
 
+from roofwatch.cli import trusting
 from roofwatch.store.config import DEFAULT_ADDRESS
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -133,6 +134,7 @@ source = _stacked(
         metavar="URL",
         help="Open this database instead, e.g. sqlite:///roofwatch.db",
     ),
+    trusting.options(hidden=True),
 )
 
 recorded_here = _stacked(

@@ -31,10 +31,11 @@ def command(limit: int, form: str) -> int:
     Starts a store, an agent and two jobs (Transformer inference and a small training), takes windows of them every few
     seconds, and shows within a minute which kernels eat the time, why, and what the windows cost.
     """
-    from roofwatch.cli import demonstration, showing  # noqa: PLC0415  # --help must not pay for it
+    from roofwatch.cli import demonstration, showing, trusting  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.cli.render import kernels  # noqa: PLC0415
     from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
+    trusting.forget()
     result = demonstration.run(limit, lambda word: click.echo(f"… {word}", err=True))
     answer = {**result.top, "query": {"name": "demo", "limit": limit}, "processes": result.processes["rows"]}
     title = [platform.node(), kernels.devices(sorted({row["device"] for row in answer["rows"]}))]

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from roofwatch.cli import errors, options
+from roofwatch.cli import errors, options, trusting
 
 EPILOG = """\b
 Examples:
@@ -24,6 +24,7 @@ Exit code 1 when a check fails; a warning does not fail.
 @click.option(
     "--threads", type=click.IntRange(1), metavar="N", help="Threads of a CPU job.  [default: its torch's number]"
 )
+@trusting.options(hidden=True)
 @options.output
 def command(python: str, socket: str | None, store: str | None, threads: int | None, form: str) -> int:
     """Check this machine and say what to do.
