@@ -100,6 +100,10 @@ class Job:
         self.channel.close()
 
 
+# A test's jobs are profiled every second, which no budget of a real job would pay.
+GENEROUS = {"ROOFWATCH_AGENT_BUDGET": "100", "ROOFWATCH_AGENT_HARD_STOP": "100"}
+
+
 class AgentProcess:
     """A running agent."""
 
@@ -116,7 +120,7 @@ class AgentProcess:
                 [sys.executable, *start, "--socket", str(self.socket), "--state", str(self.state), *arguments],
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={**os.environ, **(env or {})},
+                env={**GENEROUS, **os.environ, **(env or {})},
             )
 
     def ready(self) -> AgentProcess:

@@ -75,7 +75,9 @@ def test_a_process_is_who_the_kernel_says_it_is(agents, job):
     job(agent.socket, pid=1, model="llama", rank=3)
 
     (listed,) = agent.status()["process_list"]
+    budget = listed.pop("budget")
 
+    assert (budget["spent_share"], budget["window_cost_ns"], budget["reason"]) == (0, None, "schedule")
     assert listed == {
         "pid": os.getpid(), "user": psutil.Process().username(), "model": "llama", "rank": 3, "close_path": None
     }  # fmt: skip

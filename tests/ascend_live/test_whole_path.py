@@ -51,6 +51,7 @@ class Fleet:
     def program(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of ours."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ROOFWATCH_")}
+        clean |= {"ROOFWATCH_AGENT_BUDGET": "100", "ROOFWATCH_AGENT_HARD_STOP": "100"}  # a window every few seconds
         with (self.folder / f"{len(self.programs)}.err").open("w") as err:
             self.programs.append(
                 subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=err, env=clean)

@@ -60,6 +60,8 @@ class Node:
         self.address = f"127.0.0.1:{self.port}"
         self.url = f"sqlite:///{folder}/store.db"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("ROOFWATCH_")}
+        # A test's jobs are profiled every second, which no budget of a real job would pay.
+        clean |= {"ROOFWATCH_AGENT_BUDGET": "100", "ROOFWATCH_AGENT_HARD_STOP": "100"}
         self.env = {**clean, "OMP_NUM_THREADS": "1", "ROOFWATCH_SOCKET": str(self.socket)}
         self.started: list[subprocess.Popen[str]] = []
 

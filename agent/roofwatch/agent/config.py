@@ -87,6 +87,13 @@ class Config:
     insecure: bool = _setting(False, _flag, "allow plain text to a store, and metrics, that are not on loopback")
     system: bool = _setting(False, _flag, "let any user's processes register (default: only this user's)")
     interval: float = _setting(60.0, _at_least(0.5, float), "seconds between two windows of a process", metavar="S")
+    budget: float = _setting(
+        0.5, _at_least(0.001, float), "per cent of a job's time that windows may cost; they get rarer to fit",
+        metavar="PERCENT",
+    )  # fmt: skip
+    hard_stop: float = _setting(
+        1.0, _at_least(0.001, float), "per cent that not even a window asked for by hand may exceed", metavar="PERCENT"
+    )
     steps: int = _setting(2, _at_least(1, int), "optimizer steps a window covers")
     duration_ms: int = _setting(200, _at_least(1, int), "length of a window of a process without steps", metavar="MS")
     max_events: int = _setting(60_000, _at_least(100, int), "profiler events a window may hold; windows are cut to fit")
@@ -166,4 +173,9 @@ def resolve(given: Mapping[str, str | None], environ: Mapping[str, str] = os.env
         except ValueError as error:
             reason = str(error) if str(error).startswith("must") else "must be a number"
             raise UsageError(f"{source} {text!r}: {reason}") from None
-    return Config(**values)
+    config = Config(**values)
+    if config.hard_stop < config.budget:
+        raise UsageError(
+            f"--hard-stop {config.hard_stop:g} is below --budget {config.budget:g}: no window could use the budget"
+        )
+    return config

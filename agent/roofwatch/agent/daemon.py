@@ -133,7 +133,7 @@ class Agent:
         return status.report(
             version=self._version,
             uptime_s=time.monotonic() - self._started,
-            members=self._registry.members(),
+            members=[(m, self._intake.scheduler.budget_of(m)) for m in self._registry.members()],
             counters=self._counters,
             spool=self._spool,
             parsing={"alive": parser.workers, "backlog": parser.backlog},
@@ -145,6 +145,8 @@ class Agent:
             settings={
                 "interval_s": self._intake.scheduler.interval_s,
                 "max_events": self._config.max_events,
+                "budget": self._config.budget / 100,
+                "hard_stop": self._config.hard_stop / 100,
                 "system": self._config.system,
             },
         )
@@ -152,7 +154,10 @@ class Agent:
     def figures(self) -> Mapping[str, Any]:
         """What metrics tell: the status, and the cost of windows."""
         counted = self._counters
-        cost = {"lost_ns": counted.lost_ns, "represented_ns": counted.represented_ns}
+        cost = {
+            "lost_ns": counted.lost_ns, "represented_ns": counted.represented_ns,
+            "spent_share": max(self._intake.scheduler.spent_shares(), default=None),
+        }  # fmt: skip
         return {**self._status(), "cost": cost}
 
 

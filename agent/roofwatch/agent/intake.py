@@ -19,6 +19,7 @@ from roofwatch.agent.plan import Seen
 from roofwatch.agent.registry import Member
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.agent.sealer import Sealer
+from roofwatch.agent.slot import Open
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.record import Window
@@ -36,6 +37,7 @@ class Pending:
     member: Member
     message: messages.WindowMessage
     uid: str
+    asked: Open
 
 
 class Intake:
@@ -92,12 +94,14 @@ class Intake:
         except messages.BadMessage as error:
             self._lose(member, counters.BAD_WINDOW, str(error), fd)
             return
+        if fd is None or not _around_now(arrived):
+            self._charge(member, answered, arrived, 0)  # it was taken, whatever became of it
         if fd is None:
             self._lose(member, counters.TRACE_MISSING, "a window without a descriptor", None)
         elif not _around_now(arrived):
             self._lose(member, counters.BAD_WINDOW, "a window of another time", fd)
         else:
-            pending = Pending(member, arrived, uuid.uuid4().hex)
+            pending = Pending(member, arrived, uuid.uuid4().hex, answered)
             context = WindowContext(
                 uid=pending.uid,
                 process=member.process,
@@ -113,6 +117,12 @@ class Intake:
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays)))
+
+    def _charge(self, member: Member, asked: Open, message: messages.WindowMessage, events: int) -> None:
+        residue = self.scheduler.paid(member, asked, message.cost, events, message.after_steps)
+        if residue is not None:
+            why = "steps stay slower after windows: no more are taken"
+            self._log.warning("left_alone", pid=member.process.pid, why=why, slower=f"{100 * residue:.0f} %")
 
     def _lose(self, member: Member, reason: str, detail: str, fd: int | None, seen: Seen | None = None) -> None:
         if fd is not None:
@@ -134,6 +144,7 @@ class Intake:
         events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
         step_ns = message.cost.base_step_ns if message.cost is not None else None
         seen = Seen(message.duration_ns, events, message.steps, step_ns)
+        self._charge(pending.member, pending.asked, message, events)
         if window is None:
             self._lose(pending.member, reason, detail, None, seen)
             return

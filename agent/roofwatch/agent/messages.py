@@ -63,6 +63,7 @@ class WindowMessage:
     steps_seen: int | None
     first_step: int | None = None
     replays: Any = None  # as it came: the parse worker reads it
+    after_steps: int | None = None  # that cost.lost_after_ns is of; None of a hook that does not tell
 
 
 def text(value: Any) -> str | None:
@@ -151,6 +152,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise BadMessage(f"window without a usable {missing[0]}")
+    given = message.get("cost")
     return WindowMessage(
         request=needed["request"] or 0,
         format=text(message.get("format")) or "",
@@ -159,11 +161,12 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         size=needed["size"] or 0,
         steps=integer(message.get("steps"), most=INT32),
         shapes=message.get("shapes") is True,
-        cost=_cost(message.get("cost")),
+        cost=_cost(given),
         padding=_padding(message.get("padding")),
         steps_seen=integer(message.get("steps_seen")),
         first_step=integer(message.get("first_step"), most=MOST_COUNT),
         replays=message.get("replays"),
+        after_steps=integer(given.get("after_steps"), most=INT32) if isinstance(given, dict) else None,
     )
 
 

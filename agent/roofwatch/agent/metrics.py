@@ -23,6 +23,7 @@ STATES = ("requested", "recorded", "sealed", "stored", "duplicate")
 _COUNTS = (  # key of the status, name, label, what
     ("windows", "windows", "state", "Windows by how far they came"),
     ("refusals", "refusals", "reason", "Windows that a process did not take"),
+    ("held", "held", "reason", "Windows that were due and would have cost too much"),
     ("drops", "drops", "reason", "Windows lost after they were taken, or before they were sent"),
 )
 _UPLINK = (
@@ -55,6 +56,7 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
         yield family
     for key, name, text in _UPLINK:
         yield CounterMetricFamily(f"roofwatch_agent_{name}", text, value=status["uplink"].get(key, 0))
+    spent = _or_nan(status["cost"]["spent_share"])
     for name, text, value in (
         ("processes", "Registered processes", status["processes"]),
         ("spool_bytes", "Finished windows that wait for the store", status["spool"]["bytes"]),
@@ -62,9 +64,15 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("store_connected", "1 while the stream to the store stands", int(status["uplink"]["connected"])),
         ("lost_seconds", "Time that windows cost their jobs, where it was measured", status["cost"]["lost_ns"] / 1e9),
         ("represented_seconds", "Time for which these windows stand", status["cost"]["represented_ns"] / 1e9),
+        ("budget_ratio", "What windows may cost a job, of its time", status["settings"]["budget"]),
+        ("spent_ratio", "What they cost the job they cost most, over its last hour", spent),
         ("cost_ratio", "The one over the other; not a number while nothing is known", _ratio(status["cost"])),
     ):
         yield GaugeMetricFamily(f"roofwatch_agent_{name}", text, value=value)
+
+
+def _or_nan(share: float | None) -> float:
+    return float("nan") if share is None else share
 
 
 def _ratio(cost: Mapping[str, int]) -> float:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from roofwatch.agent import governor
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
+from roofwatch.agent.governor import Account, Budget
 from roofwatch.agent.parsing import QUEUE_MOST
-from roofwatch.agent.plan import Plan, Rates, Seen, Wish, plan
-from roofwatch.agent.ranks import Run, alignment, run_of
+from roofwatch.agent.plan import Seen, Wish, plan
+from roofwatch.agent.ranks import alignment, run_of
 from roofwatch.agent.registry import Member
+from roofwatch.agent.slot import Open, Slot
 from roofwatch.hook import protocol
-from roofwatch.model.record import Trigger
+from roofwatch.model.record import Cost, Trigger
 
 SPACING_S = 0.1  # between two requests on this node, so that processes do not all stop at once
 FIRST_WITHIN_S = 20.0  # a process's first window, where the interval is not shorter
@@ -29,38 +31,8 @@ LASTING = frozenset(
     {protocol.UNSAFE, protocol.UNSUPPORTED, protocol.ERROR, protocol.ANALYSIS}
 )  # asking again soon will not help
 LASTING_STRETCH = 8  # times the interval, then
+OVER_BUDGET = "over_budget"
 RANKS_WAIT = 30  # times, about a second each, that a rank waits until the others of its job can be asked with it
-
-
-@dataclass(slots=True)
-class Open:
-    """A request that awaits its window."""
-
-    request: int
-    trigger: Trigger
-    plan: Plan
-    deadline: asyncio.TimerHandle
-
-
-@dataclass(slots=True)
-class Slot:
-    """The schedule of one process."""
-
-    member: Member
-    rates: Rates = field(default_factory=Rates)
-    timer: asyncio.TimerHandle | None = None
-    open: Open | None = None
-    last_start_ns: int | None = None
-    unread: int = 0  # windows that arrived and are not read yet
-    run: Run | None = None  # the job that it is a rank of
-    jitter: float = 1.0  # of the pause after the next answer, the same for ranks that were asked together
-    waited: int = 0  # for other ranks
-    resting_until: float = 0.0  # loop time; it cannot take windows now, so nobody waits for it
-
-    @property
-    def free(self) -> bool:
-        """Nothing asked, nothing to be read."""
-        return self.open is None and not self.unread
 
 
 class Scheduler:
@@ -73,13 +45,18 @@ class Scheduler:
         self._metrics = config.npu_metrics  # one set a window, in turn
         self._counters = counters
         self._backlog = backlog
+        self.budget = Budget(config.budget / 100, config.hard_stop / 100)
+        self._batches = 0
         self._slots: dict[Member, Slot] = {}
         self._requests = 0
         self._next_free = 0.0
 
     def add(self, member: Member) -> None:
         """Schedule a process's first window."""
-        slot = self._slots[member] = Slot(member, run=run_of(member.process))
+        run = run_of(member.process)
+        shared = next((s.account for s in self._slots.values() if run is not None and s.run == run), None)
+        account = shared or Account(self.budget, asyncio.get_running_loop().time())
+        slot = self._slots[member] = Slot(member, account, run=run)
         self._arm(slot, random.uniform(0.1, 0.5) * min(self.interval_s, FIRST_WITHIN_S))
 
     def remove(self, member: Member) -> None:
@@ -115,22 +92,32 @@ class Scheduler:
         wish: Wish,
         trigger: Trigger = Trigger.REQUESTED,
         align: Sequence[int] | None = None,
+        batch: int = 0,
     ) -> str:
-        """Ask for a window now, or at a step as ``align`` says. Returns why not, "" where it was asked."""
+        """Ask for a window now, or at a step as ``align`` says. Returns why not, "" where it was asked.
+
+        Requests of one ``batch`` are of one job, for the same steps; 0 is one of its own.
+        """
         slot = self._slots.get(member)
         if slot is None:
             return "gone"
         if slot.open is not None:
             return protocol.BUSY
-        wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
-        asked = plan(slot.rates, wish, self._max_events)
-        self._requests += 1
         loop = asyncio.get_running_loop()
+        if slot.account.over_hard_stop(loop.time(), slot.spending.expected_ns):
+            self._counters.held[governor.HARD_STOP] += 1
+            return OVER_BUDGET
+        wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
+        run = [slot] if slot.run is None else [s for s in self._slots.values() if s.run == slot.run]
+        cap = governor.event_cap((s.spending for s in run), self.budget, self.interval_s, self._max_events)
+        asked = plan(slot.rates, wish, cap)
+        self._requests += 1
+        slot.rested_s = loop.time() - slot.answered_at if slot.answered_at and slot.reason == governor.BUDGET else 0.0
         patience = FIRST_STEP_WITHIN_S + asked.max_ms / 1e3 + SLACK_S
         if member.hello.close_path == protocol.NPU:
             patience += protocol.ANALYSIS_S
         deadline = loop.call_later(patience, self._expired, slot)
-        slot.open = Open(self._requests, trigger, asked, deadline)
+        slot.open = Open(self._requests, trigger, asked, batch or self._batch(), deadline)
         self._counters.windows["requested"] += 1
         message = {
             "type": protocol.TAKE_WINDOW,
@@ -155,6 +142,8 @@ class Scheduler:
             return None
         answered, slot.open = slot.open, None
         answered.deadline.cancel()
+        slot.answered_at = asyncio.get_running_loop().time()
+        slot.reason = governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
         if refused:
             self._counters.refusals[refused] += 1
         else:
@@ -163,6 +152,7 @@ class Scheduler:
         pause = self._pause(slot)
         if refused in LASTING:
             pause *= LASTING_STRETCH
+            slot.reason = refused
             slot.resting_until = asyncio.get_running_loop().time() + pause
         self._arm(slot, pause)
         return answered
@@ -176,15 +166,47 @@ class Scheduler:
         if seen is not None:
             slot.rates.observe(seen)
 
+    def paid(
+        self, member: Member, asked: Open, cost: Cost | None, events: int, after_steps: int | None
+    ) -> float | None:
+        """Charge a window to its job. Where it shows that steps stay slower, by how much: no more are asked for."""
+        slot = self._slots.get(member)
+        if slot is None:
+            return None
+        before = slot.spending.residue
+        paid = slot.spending.observe(cost, events, after_steps)
+        slot.account.pay(asyncio.get_running_loop().time(), asked.batch, paid.cost_ns)
+        return slot.spending.residue if before is None else None
+
+    def spent_shares(self) -> list[float]:
+        """What windows cost each job that is registered, of its time."""
+        now = asyncio.get_running_loop().time()
+        return [a.spent_share(now) for a in {id(s.account): s.account for s in self._slots.values()}.values()]
+
+    def budget_of(self, member: Member) -> dict[str, object]:
+        """What its windows cost, and when and why so the next one."""
+        slot = self._slots[member]
+        loop, paid = asyncio.get_running_loop(), slot.spending.recent
+        return {
+            "spent_share": slot.account.spent_share(loop.time()),
+            "measured": paid[-1].measured if paid else None,
+            "window_cost_ns": round(slot.spending.expected_ns) if paid else None,
+            "next_s": round(max(0.0, slot.timer.when() - loop.time()), 1) if slot.timer is not None else None,
+            "reason": slot.reason,
+        }
+
     def represents_ns(self, member: Member, start_unix_ns: int) -> int | None:
-        """Time since the process's previous window, at most two intervals; None for the first or after a clock jump."""
+        """Time since the process's previous window, at most two intervals; None for the first or after a clock jump.
+
+        An interval is that of the schedule, or what the budget made of it.
+        """
         slot = self._slots.get(member)
         if slot is None:
             return None
         before, slot.last_start_ns = slot.last_start_ns, start_unix_ns
         if before is None or start_unix_ns <= before:
             return None
-        return min(start_unix_ns - before, int(2 * self.interval_s * 1e9))
+        return min(start_unix_ns - before, int(2 * max(self.interval_s, slot.rested_s) * 1e9))
 
     def _pause(self, slot: Slot) -> float:
         known = slot.rates.settled or not slot.rates.taken
@@ -205,6 +227,8 @@ class Scheduler:
         if self._must_wait(slot, ranks):
             self._counters.windows["deferred"] += 1
             self._arm(slot, random.uniform(0.5, 1.5))
+        elif not self._affordable(slot, ranks, now):
+            pass  # armed again, or never
         elif now < self._next_free:
             self._arm(slot, self._next_free - now + random.uniform(0, SPACING_S))
         else:
@@ -217,9 +241,31 @@ class Scheduler:
         together = len(ranks) > 1
         align = alignment(each.rates.step_ns for each in ranks) if together else None
         jitter = random.uniform(1 - JITTER, 1 + JITTER)
+        trigger, batch = (Trigger.SYNCHRONIZED if together else Trigger.PERIODIC), self._batch()
         for each in ranks:
             each.jitter = jitter
-            self.request(each.member, self.wish, Trigger.SYNCHRONIZED if together else Trigger.PERIODIC, align)
+            if self.request(each.member, self.wish, trigger, align, batch) == OVER_BUDGET:
+                self._arm(each, self.interval_s * jitter)
+
+    def _batch(self) -> int:
+        self._batches += 1
+        return self._batches
+
+    def _affordable(self, slot: Slot, ranks: Sequence[Slot], now: float) -> bool:
+        """Whether the job can pay a window; else its next look is when it can. With a residue there is no next."""
+        if any(each.spending.residue is not None for each in ranks):
+            slot.reason = governor.RESIDUE
+            self._counters.held[governor.RESIDUE] += 1
+            return False
+        expected = max(each.spending.expected_ns for each in ranks)
+        wait = slot.account.wait_s(now, expected)
+        if not wait:
+            return True
+        if slot.reason != governor.BUDGET:
+            self._counters.held[governor.BUDGET] += 1
+        slot.reason = governor.BUDGET
+        self._arm(slot, min(wait, governor.HORIZON_S) + random.uniform(0, SPACING_S))
+        return False
 
     def _ranks(self, slot: Slot, now: float) -> list[Slot]:
         """The process itself, and the others of its job that can take windows."""

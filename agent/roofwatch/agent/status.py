@@ -21,14 +21,14 @@ def report(
     *,
     version: str,
     uptime_s: float,
-    members: Iterable[Member],
+    members: Iterable[tuple[Member, Mapping[str, Any]]],
     counters: Counters,
     spool: Spool,
     parsing: Mapping[str, int],
     uplink: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The answer's keys, as ``docs/hook-protocol.md`` lists them."""
+    """The answer's keys; ``members`` are told with what their windows cost. As ``docs/hook-protocol.md`` lists them."""
     listed = list(members)
     return {
         "version": version,
@@ -41,11 +41,13 @@ def report(
                 "model": (member.process.model or "")[:MODEL_SHOWN] or None,
                 "rank": member.process.rank,
                 "close_path": member.hello.close_path,
+                "budget": dict(budget),
             }
-            for member in listed[:PROCESSES_MOST]
+            for member, budget in listed[:PROCESSES_MOST]
         ],
         "windows": dict(counters.windows),
         "refusals": dict(counters.refusals),
+        "held": dict(counters.held),
         "drops": dict(counters.drops),
         "connections": dict(counters.connections),
         "workers": {**counters.workers, **parsing},

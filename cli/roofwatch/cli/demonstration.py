@@ -26,6 +26,7 @@ from roofwatch.store.filter import Filter
 PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
 JOBS = {"encoder inference": "inference", "training": "training"}  # model name → script
 INTERVAL_S = 3
+BUDGET_PERCENT = 20  # of the jobs' time: in a minute the usual half per cent buys no window worth a look
 ENOUGH = 7  # windows of each job
 LIMIT_S = 48.0  # from the start to the answer, whatever there is by then; stopping takes a few seconds more
 JOB_S = 180.0  # a job ends by itself then, also when nobody is left to stop it
@@ -126,6 +127,7 @@ def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
 
 def _start_agent(group: Children, folder: Path, env: Mapping[str, str], address: str) -> None:
     settings = ("--store", address, "--state", str(folder / "state"), "--interval", str(INTERVAL_S))
+    settings += ("--budget", str(BUDGET_PERCENT), "--hard-stop", str(BUDGET_PERCENT))
     group.start("agent", (*PROGRAM, "agent", *settings), env)
     group.until((folder / "agent.sock").exists, "the agent did not listen", 20)
 

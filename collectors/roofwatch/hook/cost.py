@@ -15,7 +15,9 @@ class Stamps:
 
 
 def cost(at: Stamps, steps: Steps, path: str, by_steps: bool, steady: bool = False) -> Dict[str, Any]:
-    """The keys of ``model.Cost``. What the steps cannot say is None: no steps, too few before, too many since.
+    """The keys of ``model.Cost``, and ``after_steps``, those that ``lost_after_ns`` is of.
+
+    What the steps cannot say is None: no steps, too few before, too many since.
 
     Lost time is the sum of the steps less as many base steps, so a window that made nothing slower may show a little
     less than zero. The step in which the window was freed counts as inside. Where there are very many steps after it
@@ -35,6 +37,7 @@ def cost(at: Stamps, steps: Steps, path: str, by_steps: bool, steady: bool = Fal
         "base_step_ns": base,
         "longest_step_ns": max(inside) if inside else None,
         "lost_in_ns": _lost(inside, base),
+        "after_steps": len(after) if after else 0,
         "lost_after_ns": _lost([sorted(after)[len(after) // 2]] * len(after) if after and steady else after, base),
     }
 

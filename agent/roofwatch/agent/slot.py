@@ -1,0 +1,50 @@
+"""What the scheduler keeps of one process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from roofwatch.agent import governor
+from roofwatch.agent.governor import Account, Spending
+from roofwatch.agent.plan import Plan, Rates
+from roofwatch.agent.ranks import Run
+from roofwatch.agent.registry import Member
+from roofwatch.model.record import Trigger
+
+
+@dataclass(slots=True)
+class Open:
+    """A request that awaits its window."""
+
+    request: int
+    trigger: Trigger
+    plan: Plan
+    batch: int  # the same for ranks that were asked together
+    deadline: asyncio.TimerHandle
+
+
+@dataclass(slots=True)
+class Slot:
+    """The schedule of one process."""
+
+    member: Member
+    account: Account  # what its job may still spend: one for all ranks of a run on this node
+    rates: Rates = field(default_factory=Rates)
+    spending: Spending = field(default_factory=Spending)
+    reason: str = governor.SCHEDULE  # of the pause it is in
+    answered_at: float | None = None  # loop time of the last answer
+    rested_s: float = 0.0  # between the last two windows, where the budget made it so
+    timer: asyncio.TimerHandle | None = None
+    open: Open | None = None
+    last_start_ns: int | None = None
+    unread: int = 0  # windows that arrived and are not read yet
+    run: Run | None = None  # the job that it is a rank of
+    jitter: float = 1.0  # of the pause after the next answer, the same for ranks that were asked together
+    waited: int = 0  # for other ranks
+    resting_until: float = 0.0  # loop time; it cannot take windows now, so nobody waits for it
+
+    @property
+    def free(self) -> bool:
+        """Nothing asked, nothing to be read."""
+        return self.open is None and not self.unread
