@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
@@ -43,8 +43,20 @@ def _statement(table: str, names: tuple[str, ...], count: int, suffix: str, mark
     return f"INSERT INTO {_quote(table)} ({columns}) VALUES {','.join([row] * count)} {suffix}"  # noqa: S608 - our names
 
 
-def insert(connection: Connection, table: Table, names: Sequence[str], flat: Sequence[Any], suffix: str = "") -> None:
+class Collecting(Protocol):
+    """What takes the place of a connection where rows are only collected (ClickHouse)."""
+
+    def add(self, table: Table, names: Sequence[str], flat: Sequence[Any]) -> None:
+        """Take rows of a table."""
+
+
+def insert(
+    connection: Connection | Collecting, table: Table, names: Sequence[str], flat: Sequence[Any], suffix: str = ""
+) -> None:
     """Insert rows whose values lie one after the other in ``flat``; ``suffix`` says what to do on conflict."""
+    if not isinstance(connection, Connection):
+        connection.add(table, names, flat)
+        return
     if not suffix and connection.dialect.name == "postgresql" and len(flat) >= COPY_FROM * len(names):
         from roofwatch.store import postgres_copy  # noqa: PLC0415  # psycopg is an extra
 
