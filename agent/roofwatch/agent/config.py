@@ -12,6 +12,7 @@ from typing import Any
 from roofwatch.hook.npu_names import METRICS
 from roofwatch.hook.protocol import socket_path
 from roofwatch.model.errors import UsageError
+from roofwatch.proto.trust import VARIABLES, Trust
 
 ENVIRONMENT = "ROOFWATCH_AGENT_"  # ROOFWATCH_AGENT_INTERVAL for --interval, unless the setting names another variable
 MIB = 1 << 20
@@ -85,6 +86,14 @@ class Config:
         env="ROOFWATCH_STORE",
     )
     insecure: bool = _setting(False, _flag, "allow plain text to a store, and metrics, that are not on loopback")
+    tls_ca: str = _setting(
+        "", str, "the store speaks TLS; its certificate is of this CA", metavar="FILE", env=VARIABLES["ca"]
+    )
+    tls_cert: str = _setting(
+        "", str, "this agent's certificate; also of its metrics beyond loopback", metavar="FILE", env=VARIABLES["cert"]
+    )
+    tls_key: str = _setting("", str, "its key", metavar="FILE", env=VARIABLES["key"])
+    token_file: str = _setting("", str, "token, where the store wants one", metavar="FILE", env=VARIABLES["token_file"])
     system: bool = _setting(False, _flag, "let any user's processes register (default: only this user's)")
     interval: float = _setting(60.0, _at_least(0.5, float), "seconds between two windows of a process", metavar="S")
     budget: float = _setting(
@@ -114,6 +123,10 @@ class Config:
     labels: Mapping[str, str] = _setting(
         dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
     )
+
+    def trust(self) -> Trust:
+        """Whom to believe and what to show."""
+        return Trust(self.tls_ca, self.tls_cert, self.tls_key, self.token_file, self.insecure)
 
 
 def variable_of(name: str) -> str:

@@ -24,6 +24,7 @@ from roofwatch.agent.parsing import COMMAND
 from roofwatch.agent.registry import Registry, Rules
 from roofwatch.agent.sealer import Sealer
 from roofwatch.agent.spool import Spool
+from roofwatch.agent.trusting import Credentials
 from roofwatch.agent.uplink import Uplink, check_target, is_loopback
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import codec
@@ -58,6 +59,7 @@ class Agent:
             Rules(config.system, config.max_processes, self._version),
             self._status,
         )
+        self._credentials: Credentials | None = None
         self._uplink = self._make_uplink() if config.store else None
         self._started = time.monotonic()
         self._sending: asyncio.Task[None] | None = None
@@ -77,7 +79,8 @@ class Agent:
             node=pb.Node(host=self._node.host, boot_id=self._node.boot_id, labels=dict(self._node.labels)),
         )
         obey = Commands(self._registry, self._intake.scheduler)
-        return Uplink(self._config.store, hello, self._spool, self._counters, self._log, obey)
+        self._credentials = Credentials(self._config.trust(), self._config.store, self._log)
+        return Uplink(self._config.store, self._credentials, hello, self._spool, self._counters, self._log, obey)
 
     def _sealed(self) -> None:
         if self._uplink is not None:
@@ -141,6 +144,7 @@ class Agent:
                 "store": self._config.store or None,
                 "connected": bool(uplink and uplink.connected),
                 "last_error": (uplink.last_error if uplink else "") or None,
+                "certificates": dict(self._credentials.expires) if self._credentials else {},
             },
             settings={
                 "interval_s": self._intake.scheduler.interval_s,
@@ -177,9 +181,13 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
         RoofwatchError: it cannot start; one sentence says why.
     """
     if config.store:
-        check_target(config.store, insecure=config.insecure)
-    if config.metrics and not config.insecure and not is_loopback(config.metrics):
-        raise UsageError(f"metrics on {config.metrics} can be read from other machines: allow it with --insecure")
+        check_target(config.store, config.trust())
+        config.trust().load()
+    if config.metrics and not (config.insecure or config.tls_cert) and not is_loopback(config.metrics):
+        raise UsageError(
+            f"metrics on {config.metrics} can be read from other machines: allow it with --insecure, "
+            "or give --tls-cert and --tls-key"
+        )
     log, counters = Log(), Counters()
     spool = Spool(Path(config.state), config.spool_mb * MIB, config.spool_hours * 3600, counters)
     try:
@@ -195,7 +203,7 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _signalled, stopping)
         agent = Agent(config, spool, listener, log, counters, command)
-        shown = _expose(config.metrics, agent, log)
+        shown = _expose(config, agent, log)
         agent.start()
         await stopping.wait()
         await agent.stop()
@@ -207,15 +215,16 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
     return 0
 
 
-def _expose(address: str, agent: Agent, log: Log) -> Any:
-    """The server of metrics, None where none is wanted."""
-    if not address:
+def _expose(config: Config, agent: Agent, log: Log) -> Any:
+    """The server of metrics, None where none is wanted; over TLS beyond loopback, where there is a certificate."""
+    if not config.metrics:
         return None
     from roofwatch.agent import metrics  # noqa: PLC0415 - 0.1 s and 6 MB that an agent without them does not need
 
-    host, _, port = address.rpartition(":")
+    host, _, port = config.metrics.rpartition(":")
     host = host.strip("[]")
-    server = metrics.expose(host, int(port), asyncio.get_running_loop(), agent.figures)
+    pair = (config.tls_cert, config.tls_key) if config.tls_cert and not is_loopback(config.metrics) else None
+    server = metrics.expose(host, int(port), asyncio.get_running_loop(), agent.figures, pair)
     log.info("metrics", host=host, port=server.server_port)
     return server
 

@@ -17,6 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.proto import pages
 
 WITHIN_S = 5.0  # the loop answers, or the page fails
 STATES = ("requested", "recorded", "sealed", "stored", "duplicate")
@@ -69,6 +70,12 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("cost_ratio", "The one over the other; not a number while nothing is known", _ratio(status["cost"])),
     ):
         yield GaugeMetricFamily(f"roofwatch_agent_{name}", text, value=value)
+    ends = GaugeMetricFamily(
+        "roofwatch_agent_certificate_expiry_timestamp_seconds", "When a certificate ends", labels=["certificate"]
+    )
+    for which, moment in status["uplink"]["certificates"].items():
+        ends.add_metric([which], moment)
+    yield ends
 
 
 def _or_nan(share: float | None) -> float:
@@ -80,9 +87,15 @@ def _ratio(cost: Mapping[str, int]) -> float:
 
 
 def expose(
-    host: str, port: int, loop: asyncio.AbstractEventLoop, status: Callable[[], Mapping[str, Any]]
+    host: str,
+    port: int,
+    loop: asyncio.AbstractEventLoop,
+    status: Callable[[], Mapping[str, Any]],
+    pair: tuple[str, str] | None = None,
 ) -> WSGIServer:
     """Serve ``/metrics`` on threads of its own; give the server, whose ``server_port`` is the port.
+
+    ``pair``: files of a certificate and its key, with which it speaks TLS.
 
     Raises:
         RoofwatchError: the address cannot be listened on.
@@ -91,6 +104,8 @@ def expose(
     ProcessCollector(registry=registry)
     registry.register(Figures(loop, status))
     try:
+        if pair is not None:
+            return pages.serve(registry, host, port, pages.Files(*pair))
         server, _ = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise RoofwatchError(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
 from roofwatch.model.record import Trigger
-from roofwatch.store import rollup
+from roofwatch.store import postgres_retention, rollup
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
+from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
 from roofwatch.store.schema import (
     agent_drops,
@@ -49,6 +50,7 @@ class Dropped:
     days_of_hours: int = 0
     days: int = 0
     segments: int = 0
+    partitions: int = 0  # of days, on Postgres
 
     @property
     def nothing(self) -> bool:
@@ -61,23 +63,30 @@ class Dropped:
         self.days_of_hours += other.days_of_hours
         self.days += other.days
         self.segments += other.segments
+        self.partitions += other.partitions
 
 
 def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) -> Dropped:
-    """Remove what is older than that, at most ``most`` of each; call again until there was nothing."""
+    """Remove what is older than that, at most ``most`` of each; call again until there was nothing.
+
+    On Postgres windows and their kernels are not removed here, but told to be gone, a whole day at a time: dropping
+    the day's partition is another transaction (``postgres_retention``).
+    """
     found = Dropped()
-    for bucket, process in _old(connection, HOUR_S, now_ns - keep.raw_s * SECOND_NS, most, finer=True):
-        _drop_windows(connection, _time(bucket, HOUR_S, process), whole=False)
+    hours = _old(connection, HOUR_S, now_ns - keep.raw_s * SECOND_NS, most, finer=True)
+    _drop_windows(connection, HOUR_S, hours, whole=False)
+    for bucket, process in hours:
         _mark(connection, HOUR_S, bucket, process)
-        found.hours_of_kernels += 1
-    for bucket, process in _old(connection, DAY_S, now_ns - keep.hourly_s * SECOND_NS, most, finer=True):
-        _drop_windows(connection, _time(bucket, DAY_S, process), whole=True)
+    days = _old(connection, DAY_S, now_ns - keep.hourly_s * SECOND_NS, most, finer=True)
+    _drop_windows(connection, DAY_S, days, whole=True)
+    for bucket, process in days:
         _drop_pieces(connection, HOUR_S, bucket, process)
         _mark(connection, DAY_S, bucket, process)
-        found.days_of_hours += 1
-    for bucket, process in _old(connection, DAY_S, now_ns - keep.daily_s * SECOND_NS, most, finer=False):
+    oldest = _old(connection, DAY_S, now_ns - keep.daily_s * SECOND_NS, most, finer=False)
+    _drop_windows(connection, DAY_S, oldest, whole=True)  # those that came since
+    for bucket, process in oldest:
         _drop_pieces(connection, DAY_S, bucket, process)
-        found.days += 1
+    found.hours_of_kernels, found.days_of_hours, found.days = len(hours), len(days), len(oldest)
     found.segments = _drop_segments(connection, keep.hourly_s * SECOND_NS, most)
     return found
 
@@ -89,8 +98,11 @@ def _old(connection: Connection, grain: int, before_ns: int, most: int, *, finer
         w.process_id == r.process_id,
         w.start_unix_ns.between(r.bucket_unix_ns, r.bucket_unix_ns + grain * SECOND_NS - 1),
         w.trigger == Trigger.IMPORTED,
+        w.id < SHARED,
     )
     ended = max(0, before_ns) - grain * SECOND_NS
+    if connection.dialect.name == "postgresql":  # where days go as a whole
+        ended = max(0, before_ns) // DAY_NS * DAY_NS - grain * SECOND_NS
     query = (
         select(r.bucket_unix_ns, r.process_id)
         .where(~r.stale, r.grain == grain, r.bucket_unix_ns <= ended)
@@ -106,13 +118,19 @@ def _time(bucket: int, grain: int, process: int) -> ColumnElement[bool]:
     return and_(w.process_id == process, w.start_unix_ns.between(bucket, bucket + grain * SECOND_NS - 1))
 
 
-def _drop_windows(connection: Connection, where: ColumnElement[bool], *, whole: bool) -> None:
-    """The kernels of windows, or all of them."""
-    old = select(windows.c.id).where(where)
-    for table in (*_PARTS, *(_REST if whole else ())):
-        connection.execute(delete(table).where(table.c.window_id.in_(old)))
-    if whole:
-        connection.execute(delete(windows).where(where))
+def _drop_windows(connection: Connection, grain: int, pieces: Sequence[tuple[int, int]], *, whole: bool) -> None:
+    """The kernels of pieces' windows, or all of them."""
+    tables = (*_PARTS, *(_REST if whole else ()))
+    if connection.dialect.name == "postgresql":
+        postgres_retention.drop_shared(connection, [*tables, *([windows] if whole else [])], grain, pieces)
+        return
+    for bucket, process in pieces:
+        where = _time(bucket, grain, process)
+        old = select(windows.c.id).where(where)
+        for table in tables:
+            connection.execute(delete(table).where(table.c.window_id.in_(old)))
+        if whole:
+            connection.execute(delete(windows).where(where))
 
 
 def _drop_pieces(connection: Connection, grain: int, day: int, process: int) -> None:
@@ -170,7 +188,10 @@ class Upkeep:
         try:
             with telling(self.database.url), self.database.write() as connection:
                 more = rollup.sweep(connection, self.now_ns(), self.broken) > 0
-                more = not prune(connection, _reference(connection, self.now_ns()), self.keep).nothing or more
+                reference = _reference(connection, self.now_ns())
+                more = not prune(connection, reference, self.keep).nothing or more
+            if self.database.on_postgres and not more:
+                more = postgres_retention.tidy(self.database, self.now_ns(), reference, self.keep, self.broken)[1]
             self.failed = ""
         except Exception as error:  # noqa: BLE001 - whatever it is, ingest must go on
             if str(error) != self.failed:
@@ -192,10 +213,13 @@ def prune_all(database: Database, now_ns: int, keep: Keep) -> Dropped:
     with database.write() as connection:
         while rollup.sweep(connection, now_ns, broken):
             pass
-    total = Dropped()
-    while True:
+    total, more = Dropped(), True
+    while more:
         with database.write() as connection:
             found = prune(connection, now_ns, keep)
-        if found.nothing:
-            return total
         total.add(found)
+        more = not found.nothing
+        if database.on_postgres and not more:
+            dropped, more = postgres_retention.tidy(database, time.time_ns(), now_ns, keep, broken)
+            total.partitions += dropped
+    return total

@@ -1,0 +1,137 @@
+"""What is old on Postgres: partitions of days are dropped, as whole tables, once nothing in them is needed.
+
+A day's partitions of kernels go once its hours are summed up and all are told to be without kernels, and those of its
+windows once its days are. What must stay (hours with windows imported from files, or whose sums cannot be made) is
+moved to the shared partition first. Dropping waits only a moment for readers, and is tried again later: while it waits
+for a long one, all others would wait behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select, update
+from sqlalchemy.exc import DBAPIError
+
+from roofwatch.model.record import Trigger
+from roofwatch.store import postgres_partitions as partitions
+from roofwatch.store.config import Keep
+from roofwatch.store.database import Database
+from roofwatch.store.days import DAY_NS, SHARED, day_of, first_number
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
+from roofwatch.store.schema import metadata, rollups, windows
+
+WAIT = "250ms"  # for readers, when a partition is dropped
+AT_ONCE = 500  # windows that are moved in one transaction
+_BUSY = "55P03"  # the code of a lock that could not be had in that time
+Piece = tuple[int, int, int]  # grain, beginning, process
+
+
+def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: Collection[Piece]) -> tuple[int, bool]:
+    """Make partitions ahead and drop old ones; how many days were dropped, and whether there is more to do."""
+    with database.read() as connection:
+        lacking = partitions.missing(connection, now_ns)
+    if lacking:
+        with database.write() as connection:
+            partitions.make_ahead(connection, now_ns)
+    dropped = 0
+    for tables, grain, age_s in (
+        (partitions.BY_KERNELS, HOUR_S, keep.raw_s),
+        (partitions.BY_WINDOWS, DAY_S, keep.hourly_s),
+    ):
+        with database.read() as connection:
+            there = sorted(partitions.days(connection, next(iter(tables))))
+            old = [day for day in there if (day + 1) * DAY_NS <= reference_ns - age_s * SECOND_NS]
+            old += [day for day in there if day > day_of(now_ns) + 2 * partitions.AHEAD and not _used(connection, day)]
+        for day in old:
+            with database.write() as connection:
+                moved = _moved(connection, day, grain, broken)
+            if moved:
+                return dropped, True
+            if moved == 0 and _dropped(database, tables, day):
+                dropped += 1
+    return dropped, False
+
+
+def _used(connection: Connection, day: int) -> bool:
+    """Whether any window was ever in a day, as far as sums tell."""
+    r = rollups.c
+    return connection.execute(select(r.grain).where(_within(r.bucket_unix_ns, day)).limit(1)).first() is not None
+
+
+def _within(column: ColumnElement[int], day: int) -> ColumnElement[bool]:
+    return column.between(day * DAY_NS, (day + 1) * DAY_NS - 1)
+
+
+def _moved(connection: Connection, day: int, grain: int, broken: Collection[Piece]) -> int | None:
+    """Move windows that must stay from a day to the shared partition; how many, None where the day must wait."""
+    r, w = rollups.c, windows.c
+    query = select(r.bucket_unix_ns, r.process_id, r.stale).where(
+        r.grain == grain, r.finer, _within(r.bucket_unix_ns, day)
+    )
+    staying = connection.execute(query.limit(AT_ONCE + 1)).all()
+    if not staying:
+        return 0
+    imported = _imported(connection, day, grain)
+    for bucket, process, stale in staying:
+        if (bucket, process) not in imported and not (stale and (grain, bucket, process) in broken):
+            return None  # it is still to be summed up, or told that its kernels go
+    of = or_(
+        *(
+            and_(w.process_id == process, w.start_unix_ns.between(bucket, bucket + grain * SECOND_NS - 1))
+            for bucket, process, _ in staying[:AT_ONCE]
+        )
+    )
+    numbers = connection.scalars(
+        select(w.id).where(w.id >= first_number(day), w.id < first_number(day + 1), of).limit(AT_ONCE)
+    ).all()
+    for name, key in partitions.PARTITIONED.items() if numbers else ():
+        column = metadata.tables[name].c[key]
+        own = and_(column >= first_number(day), column < first_number(day + 1), column.in_(numbers))
+        connection.execute(update(metadata.tables[name]).where(own).values({key: column.op("&")(SHARED - 1)}))
+    return len(numbers)
+
+
+def _imported(connection: Connection, day: int, grain: int) -> set[tuple[int, int]]:
+    """The pieces of a day that hold windows imported from files."""
+    w = windows.c
+    bucket = w.start_unix_ns - w.start_unix_ns % (grain * SECOND_NS)
+    query = select(bucket, w.process_id).where(
+        w.id < SHARED, w.trigger == Trigger.IMPORTED, _within(w.start_unix_ns, day)
+    )
+    return {(begin, process) for begin, process in connection.execute(query.distinct())}
+
+
+def _dropped(database: Database, tables: Iterable[str], day: int) -> bool:
+    """Drop a day's partitions; False where somebody reads too long."""
+    names = ", ".join(f"{table}_{partitions.suffix(day)}" for table in tables)
+    try:
+        with database.write() as connection:
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
+            connection.exec_driver_sql(f"DROP TABLE {names}")
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _BUSY:
+            raise
+        return False
+    return True
+
+
+def drop_shared(
+    connection: Connection, tables: Sequence[Table], grain: int, pieces: Collection[tuple[int, int]]
+) -> None:
+    """Delete windows of pieces from the shared partition, where those are that came when their day was over."""
+    if not pieces:
+        return
+    w, length = windows.c, grain * SECOND_NS
+    query = select(w.id, w.start_unix_ns, w.process_id).where(
+        w.id < SHARED,
+        w.process_id.in_({process for _, process in pieces}),
+        w.start_unix_ns >= min(bucket for bucket, _ in pieces),
+        w.start_unix_ns < max(bucket for bucket, _ in pieces) + length,
+    )
+    wanted = set(pieces)
+    numbers = [i for i, start, process in connection.execute(query) if (start - start % length, process) in wanted]
+    for at in range(0, len(numbers), AT_ONCE):
+        for table in tables:
+            key = table.c[partitions.PARTITIONED[table.name]]
+            connection.execute(delete(table).where(key < SHARED, key.in_(numbers[at : at + AT_ONCE])))
