@@ -326,7 +326,7 @@ def build(file: Path, minutes: int = MINUTES) -> float:
         with opened.write() as connection:
             hello = Hello("agent-a", "boot-a", "0", unpacked.windows[0].window.process.node)
             loader.load(connection, [hello, unpacked])
-        loader.known.commit()
+        loader.commit()
         took += time.process_time() - begin
     with opened.write() as connection:  # what a store does between segments: the last hour is not over
         while rollup.sweep(connection, BEGIN_NS + minutes * MINUTE_NS):

@@ -77,7 +77,7 @@ class Engine:
         for group in (*chunks(segments, 3), segments[-1:]):
             with self.db.write() as connection:
                 self.outcomes += [outcome.status for outcome in self.loader.load(connection, group)]
-            self.loader.known.commit()
+            self.loader.commit()
 
     def ask(self, stage: str, uid: str) -> None:
         """Every query there is; while there is everything to answer from also of a part, and with a limit."""

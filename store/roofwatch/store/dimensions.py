@@ -7,21 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+import numpy as np
 from sqlalchemy import Connection
 
-from roofwatch.model.record import Node, Process, Signature
+from roofwatch.model.record import Node, Process
 from roofwatch.store import bulk, schema
 from roofwatch.store.identity import node_id, text_id
 from roofwatch.store.known import Known
 from roofwatch.store.rows import DEVICE_NAMES, SIGNATURE_NAMES, device_row, signature_row
 from roofwatch.store.unpack import Unpacked
+from roofwatch.store.written import Written
 
 
 @dataclass(slots=True)
 class Dimensions:
-    """Writes what is not known to be written; after the transaction ``known`` is to be told how it ended."""
+    """Writes what is not known to be written; to be told after the transaction how it ended."""
 
     known: Known = field(default_factory=Known)
+    written: Written = field(default_factory=Written)
 
     def write(self, connection: Connection, group: Sequence[Unpacked]) -> None:
         """All that the windows of a group point to."""
@@ -36,12 +39,17 @@ class Dimensions:
         news = self.known.news(schema.device_sets, sets)
         flat = [x for i, of in news.items() for device in sorted(set(of)) for x in (i, device)]
         bulk.insert(connection, schema.device_sets, ("id", "device_id"), flat, bulk.nothing())
-        self._signatures(connection, dict(chain.from_iterable(work.signatures.items() for work in group)))
-        roofs = dict(chain.from_iterable(work.roofs.items() for work in group))
-        names = ("signature_id", "peaks_id", "roof_ns", "ridge")
-        news = self.known.news(schema.roofs, roofs)
-        flat = [x for key, value in news.items() if value != (None, None) for x in (*key, *value)]
-        bulk.insert(connection, schema.roofs, names, flat, bulk.update(schema.roofs, names))
+        self._signatures(connection, group)
+        self._roofs(connection, group)
+
+    def commit(self) -> None:
+        """The transaction was committed."""
+        self.known.commit()
+
+    def rollback(self) -> None:
+        """The transaction was not committed."""
+        self.known.rollback()
+        self.written.forget()
 
     def node(self, connection: Connection, node: Node) -> int:
         """A machine; gives its id."""
@@ -74,12 +82,23 @@ class Dimensions:
         flat = list(chain.from_iterable((owner, key, value) for key, value in labels.items()))
         bulk.insert(connection, t, ("owner_id", "key", "value"), flat)
 
-    def _signatures(self, connection: Connection, signatures: Mapping[int, Signature]) -> None:
-        known = self.known.news(schema.signatures, dict.fromkeys(signatures))
-        names = {
-            text for i in known for s in (signatures[i],) for text in (s.kernel, s.op, s.module) if text is not None
-        }
+    def _signatures(self, connection: Connection, group: Sequence[Unpacked]) -> None:
+        signatures = {}
+        for work in group:
+            of = work.dictionary.catalog
+            for number in self.written.new_signatures(work).tolist():
+                signatures[int(of.ids[number])] = of.signatures[number]
+        new = self.known.news(schema.signatures, dict.fromkeys(signatures))
+        names = {text for i in new for s in (signatures[i],) for text in (s.kernel, s.op, s.module) if text is not None}
         texts = self.known.news(schema.texts, {text_id(text): text for text in names})
         bulk.insert(connection, schema.texts, ("id", "value"), list(chain.from_iterable(texts.items())), bulk.nothing())
-        flat = list(chain.from_iterable(signature_row(i, signatures[i]) for i in known))
+        flat = list(chain.from_iterable(signature_row(i, signatures[i]) for i in new))
         bulk.insert(connection, schema.signatures, SIGNATURE_NAMES, flat, bulk.nothing())
+
+    def _roofs(self, connection: Connection, group: Sequence[Unpacked]) -> None:
+        roofs: dict[tuple[int, int], tuple[float | None, float | None]] = {}
+        for work in group:
+            roofs.update(work.roofs_of(np.flatnonzero(self.written.new_roofs(work))))
+        names = ("signature_id", "peaks_id", "roof_ns", "ridge")
+        flat = [x for key, value in self.known.news(schema.roofs, roofs).items() for x in (*key, *value)]
+        bulk.insert(connection, schema.roofs, names, flat, bulk.update(schema.roofs, names))

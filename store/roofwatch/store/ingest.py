@@ -128,9 +128,9 @@ class Writer:
             with self._database.write() as connection:
                 outcomes = self._loader.load(connection, [job.work for job in group])
         except BaseException:
-            self._loader.known.rollback()
+            self._loader.rollback()
             raise
-        self._loader.known.commit()
+        self._loader.commit()
         return outcomes
 
     def _idle(self) -> None:

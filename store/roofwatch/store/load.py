@@ -13,7 +13,6 @@ from roofwatch.store import bulk, postgres_partitions, rollup, schema
 from roofwatch.store.blocks import pack
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.identity import agent_id, node_id
-from roofwatch.store.known import Known
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
 from roofwatch.store.rows import (
     COLLECTIVE_NAMES,
@@ -48,10 +47,13 @@ class Loader:
     waiting: dict[int, int] = field(default_factory=dict)  # processes that left something to sum up before an hour
     broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
 
-    @property
-    def known(self) -> Known:
-        """Which dimensions are written; to be told how the transaction ended."""
-        return self.dimensions.known
+    def commit(self) -> None:
+        """The transaction was committed."""
+        self.dimensions.commit()
+
+    def rollback(self) -> None:
+        """The transaction was not committed."""
+        self.dimensions.rollback()
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from roofwatch.model.record import Device, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.blocks import Ints
 from roofwatch.store.checks import MAX_COUNT, check_texts, check_window, in_range
 from roofwatch.store.dictionary import Dictionaries, Resolved
 from roofwatch.store.facts import Facts, Roofs, of_segment
@@ -46,6 +49,7 @@ class Unpacked:
     told: Roofs
     drops: dict[str, int]
     rows: int
+    envelope: pb.SegmentEnvelope | None = None  # as it came: what a journal keeps
 
     @property
     def devices(self) -> dict[int, tuple[Device, int]]:
@@ -62,11 +66,17 @@ class Unpacked:
     @property
     def roofs(self) -> dict[tuple[int, int], tuple[float | None, float | None]]:
         """``roof_ns`` and ridge by the ids of signature and peaks."""
+        return self.roofs_of(np.arange(len(self.told.signatures)))
+
+    def roofs_of(self, some: Ints) -> dict[tuple[int, int], tuple[float | None, float | None]]:
+        """Some of the roofs, by their places."""
+        if not len(some):
+            return {}
         told, peaks = self.told, self.dictionary.peaks_ids
-        ids = self.dictionary.catalog.ids[told.signatures].tolist()
-        pairs = ((i, peaks[place]) for i, place in zip(ids, told.peaks.tolist(), strict=True))
-        values = zip(map(_known, told.roof_ns.tolist()), map(_known, told.ridge.tolist()), strict=True)
-        return dict(zip(pairs, values, strict=True))
+        ids = self.dictionary.catalog.ids[told.signatures[some]].tolist()
+        pairs = ((i, peaks[place]) for i, place in zip(ids, told.peaks[some].tolist(), strict=True))
+        values = (map(_known, column[some].tolist()) for column in (told.roof_ns, told.ridge))
+        return dict(zip(pairs, zip(*values, strict=True), strict=True))
 
 
 @dataclass(slots=True)
@@ -110,6 +120,7 @@ class Unpacker:
             told=roofs,
             drops=dict(message.agent_drops),
             rows=rows,
+            envelope=envelope,
         )
 
 
