@@ -18,8 +18,7 @@ from roofwatch.store.days import DAY_NS, SERIAL_BITS, SHARED, day_of, first_numb
 BY_KERNELS = {"kernel_blocks": "window_id", "collectives": "window_id", "graphs": "window_id"}  # dropped first…
 BY_WINDOWS = {"windows": "id", "window_devices": "window_id", "window_drops": "window_id", "idle_causes": "window_id"}
 PARTITIONED = {**BY_KERNELS, **BY_WINDOWS}
-AHEAD = 3  # days from today on that have their partitions before their first window
-BEHIND = 2  # and days before
+AHEAD = 3  # days after today that have their partitions before their first window
 MOST_DAYS = 64  # with partitions; windows of more days than that share one
 _NAME = re.compile(rf"({'|'.join(PARTITIONED)})_(\d{{8}}|shared)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,13 +70,14 @@ def make(connection: Connection, day: int) -> None:
 
 
 def missing(connection: Connection, now_ns: int) -> list[int]:
-    """Which of today and some days around have no partitions."""
+    """Which of today and the next days have no partitions; none once a clock that jumps has made very many."""
     today, found = day_of(now_ns), days(connection)
-    return [day for day in range(max(1, today - BEHIND), today + AHEAD + 1) if day not in found]
+    lacking = [day for day in range(max(1, today), today + AHEAD + 1) if day not in found]
+    return lacking if len(found) < MOST_DAYS * 2 else []
 
 
 def make_ahead(connection: Connection, now_ns: int) -> int:
-    """The partitions of today and some days around; how many days had none."""
+    """The partitions of today and the next days; how many days had none."""
     lacking = missing(connection, now_ns)
     for day in lacking:
         make(connection, day)

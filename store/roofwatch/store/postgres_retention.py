@@ -39,11 +39,7 @@ def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken:
         (partitions.BY_KERNELS, HOUR_S, keep.raw_s),
         (partitions.BY_WINDOWS, DAY_S, keep.hourly_s),
     ):
-        with database.read() as connection:
-            there = sorted(partitions.days(connection, next(iter(tables))))
-            old = [day for day in there if (day + 1) * DAY_NS <= reference_ns - age_s * SECOND_NS]
-            old += [day for day in there if day > day_of(now_ns) + 2 * partitions.AHEAD and not _used(connection, day)]
-        for day in old:
+        for day in _leaving(database, next(iter(tables)), now_ns, reference_ns - age_s * SECOND_NS):
             with database.write() as connection:
                 moved = _moved(connection, day, grain, broken)
             if moved:
@@ -51,6 +47,15 @@ def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken:
             if moved == 0 and _dropped(database, tables, day):
                 dropped += 1
     return dropped, False
+
+
+def _leaving(database: Database, table: str, now_ns: int, before_ns: int) -> list[int]:
+    """Days that ended before a time, and days to come that a clock that jumped had partitions made for."""
+    ahead = range(day_of(now_ns), day_of(now_ns) + partitions.AHEAD + 1)
+    with database.read() as connection:
+        there = sorted(partitions.days(connection, table) - set(ahead))
+        old = [day for day in there if (day + 1) * DAY_NS <= before_ns]
+        return old + [day for day in there if day > ahead[-1] and day not in old and not _used(connection, day)]
 
 
 def _used(connection: Connection, day: int) -> bool:
