@@ -17,7 +17,7 @@ from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import database, schema
+from roofwatch.store import database, schema, views
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.migrations import upgrade
@@ -46,6 +46,8 @@ def test_migrated_schema_is_the_fresh_one(postgres: Postgres, template: str) -> 
     opened = database.open(postgres.url(template))
     engine = database._engine(database._parse(postgres.url(fresh)), create=True)
     schema.metadata.create_all(engine)
+    with engine.begin() as connection:
+        views.create(connection)
     engine.dispose()
     for statement in (COLUMNS, INDEXES, KEYS):
         told = sorted(postgres.run(statement, fresh))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, delete, func, select, union_all, update
 from sqlalchemy.exc import OperationalError
 
-from roofwatch.store import bulk
+from roofwatch.store import bulk, kernel_hours
 from roofwatch.store.blocks import pack
 from roofwatch.store.gather import Devices, from_pieces, from_windows
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS, TIMES, bucket_of
@@ -116,6 +116,7 @@ def _build_all(connection: Connection, pieces: Sequence[Piece], broken: set[Piec
                 if why := _failed(connection, grain, bucket, [process]):
                     broken.add((grain, bucket, process))
                     _log.warning("a sum of process %016x cannot be made: %s", process, why)
+    kernel_hours.renew(connection, [(bucket, process) for grain, bucket, process in pieces if grain == HOUR_S], broken)
 
 
 def _failed(connection: Connection, grain: int, bucket: int, of: Sequence[int]) -> str:
@@ -182,6 +183,8 @@ def _add(connection: Connection, grain: int, bucket: int, process: int, late: Ar
     before = from_pieces(connection, mine, devices, histograms=True)
     kernels = from_windows(connection, new, (), devices, histograms=True)
     _write(connection, grain, bucket, [process], rows, Sums.joined([before, kernels]).reduced(), devices)
+    if grain == HOUR_S:
+        kernel_hours.renew(connection, [(bucket, process)], ())
     connection.execute(delete(kernel_blocks).where(kernel_blocks.c.window_id.in_(numbers)))
 
 

@@ -6,7 +6,7 @@ Exact: an answer from sums equals the answer from the windows (``rollup.py``). A
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, Table
+from sqlalchemy import Boolean, Column, Index, LargeBinary, SmallInteger, Table
 
 from roofwatch.store.columns import Text, key, metadata, text, whole
 
@@ -103,3 +103,18 @@ cause_sums = Table(
     sqlite_with_rowid=False,
 )
 ROLLED = (kernel_sums, window_sums, drop_sums, device_sums, cause_sums)
+
+# Sums of hours as plain rows, for dashboards in SQL (``kernel_hours.py``): of a node, what roofs rest on, and a bound.
+kernel_hours = Table(
+    "kernel_hours",
+    metadata,
+    key("bucket_unix_ns"),
+    key("node_id"),
+    key("signature_id"),
+    key("peaks_id"),
+    *(whole(name) for name in ("calls", "total_ns", "est_ns", "min_ns", "max_ns")),
+    Column("bound", SmallInteger, primary_key=True, autoincrement=False),  # last: Postgres would fill up to eight bytes
+    # One kernel of all nodes. On SQLite an index of such a table holds its whole key, and would double it.
+    Index("kernel_hours_signature", "signature_id", "bucket_unix_ns").ddl_if(dialect="postgresql"),
+    sqlite_with_rowid=False,
+)

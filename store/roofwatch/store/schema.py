@@ -27,6 +27,7 @@ from roofwatch.store.rollup_schema import (
     cause_sums,
     device_sums,
     drop_sums,
+    kernel_hours,
     kernel_sums,
     rollups,
     window_sums,
@@ -35,12 +36,12 @@ from roofwatch.store.rollup_schema import (
 __all__ = [
     "BOUNDS", "BOUND_CODES", "EVIDENCES", "EVIDENCE_CODES", "NO_KERNELS", "REVISION", "agent_drops", "agents",
     "cause_sums", "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes",
-    "kernel_blocks",
+    "kernel_blocks", "kernel_hours",
     "kernel_sums", "labels", "metadata", "nodes", "processes", "rollups", "roofs", "segments", "signatures", "texts",
     "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
 
-REVISION = "0009"  # the newest migration
+REVISION = "0010"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {

@@ -10,6 +10,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
+from roofwatch.store import views
 from roofwatch.store.postgres_partitions import is_partition
 
 
@@ -32,7 +33,8 @@ def ours(name: str | None, kind: str, _parents: object = None) -> bool:
 
 def compared(thing: Any, name: str | None, kind: str, _reflected: bool, _other: object) -> bool:
     """Whether Alembic is to compare two things: it takes no notice of what is there on one engine only."""
-    return name != "windows_start_brin" and not (kind == "unique_constraint" and thing.table.name == "windows")
+    only_postgres = name in {"windows_start_brin", "kernel_hours_signature"}
+    return not only_postgres and not (kind == "unique_constraint" and thing.table.name == "windows")
 
 
 COMPARING: dict[str, Any] = {"include_name": ours, "include_object": compared}
@@ -42,4 +44,7 @@ def run(connection: Connection, revision: str = "head") -> None:
     """Upgrade over the given connection; the caller commits."""
     config = _config()
     config.attributes["connection"] = connection
+    views.drop(connection)
     command.upgrade(config, revision)
+    if revision == "head":
+        views.create(connection)
