@@ -10,6 +10,7 @@ import pytest
 from roofwatch.agent.uplink import check_target, is_loopback
 from roofwatch.model.errors import UsageError
 from roofwatch.proto import codec
+from roofwatch.proto.trust import Trust
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 
@@ -167,9 +168,10 @@ def test_plain_text_stays_on_this_machine_unless_told_otherwise():
     """Loopback in every spelling is allowed, anything else needs --insecure, and nonsense is a usage error."""
     assert all(is_loopback(t) for t in ("127.0.0.1:7", "127.8.8.8:7", "localhost:7", "[::1]:7", "unix:/run/x"))
     assert not any(is_loopback(t) for t in ("10.0.0.1:7", "store:7", "[fe80::1]:7", "127.0.0.1.example.org:7"))
-    check_target("store:7700", insecure=True)
+    check_target("store:7700", Trust(insecure=True))
+    check_target("store:7700", Trust(ca="ca.pem"))
     with pytest.raises(UsageError, match="--insecure"):
-        check_target("store:7700", insecure=False)
+        check_target("store:7700", Trust())
     for wrong in ("store", "store:", "store:x", ":7700", "store:0", "store:70000"):
         with pytest.raises(UsageError, match="HOST:PORT"):
-            check_target(wrong, insecure=True)
+            check_target(wrong, Trust(insecure=True))

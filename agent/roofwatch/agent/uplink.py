@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from roofwatch.agent.counters import STORE_REJECTED, Counters
 from roofwatch.agent.log import Log
 from roofwatch.agent.spool import Spool
+from roofwatch.agent.trusting import Credentials
 from roofwatch.model.errors import UsageError
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
+from roofwatch.proto.trust import Trust
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 UNACKED_MOST = 8  # segments on their way; more would only lie in the store's queue
 RESULTS_MOST = 4096  # one a process and command
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.5, 30.0
 HELLO_WITHIN_S = 10.0
+RENEW_WITHIN_S = 5.0  # for acks, before a stream ends because there are new credentials
 ACK_WITHIN_S = 60.0  # a store that accepts and never commits is treated as gone
 OPTIONS = (
     ("grpc.enable_http_proxy", 0),  # the store is in our network; a proxy set for the web is not meant
@@ -41,7 +46,7 @@ def is_loopback(target: str) -> bool:
         return False
 
 
-def check_target(target: str, *, insecure: bool) -> None:
+def check_target(target: str, trust: Trust) -> None:
     """Refuse what is not HOST:PORT, and plain text off this machine unless allowed.
 
     Raises:
@@ -50,14 +55,15 @@ def check_target(target: str, *, insecure: bool) -> None:
     port = target.rpartition(":")[2]
     if not target.startswith("unix:") and not (port.isdigit() and 0 < int(port) < 65536 and target.rpartition(":")[0]):
         raise UsageError(f"--store {target!r}: must be HOST:PORT")
-    if not insecure and not is_loopback(target):
-        raise UsageError(
-            f"the store {target} is on another machine and the connection would be plain text; allow it with --insecure"
-        )
+    trust.check(target, loopback=is_loopback(target))
 
 
 class _Lost(Exception):  # noqa: N818 - the end of one connection, not a fault
     """The connection is of no more use; the text says why."""
+
+
+class _Renewed(Exception):  # noqa: N818 - see _Lost
+    """There are new credentials: the next connection shows them."""
 
 
 class Uplink:
@@ -66,6 +72,7 @@ class Uplink:
     def __init__(
         self,
         target: str,
+        credentials: Credentials,
         hello: pb.AgentHello,
         spool: Spool,
         counters: Counters,
@@ -73,6 +80,9 @@ class Uplink:
         command: Callable[[pb.Command], Iterable[pb.CommandResult]],
     ) -> None:
         self._target = target
+        self._credentials = credentials
+        self._renewing = False  # nothing more is sent on this stream
+        self._refused = ""  # why the store was last refused or refuses, as logged
         self._hello = hello
         self._spool = spool
         self._counters = counters
@@ -107,25 +117,42 @@ class Uplink:
             committed = self._counters.uplink["acks"]
             try:
                 await self._converse()
+            except _Renewed:
+                self._log.info("credentials_renewed", store=self._target)
+                continue
             except Exception as error:  # noqa: BLE001 - whatever ends one stream, the next is tried
-                self.last_error = _told(error)
+                await self._tell(error)
             finally:
-                self.connected = False
+                self.connected = self._renewing = False
                 self._unacked.clear()
             if self._counters.uplink["acks"] > committed:
                 pause = BACKOFF_LEAST_S
             self._counters.uplink["disconnects"] += 1
-            self._log.warning("store_unreachable", store=self._target, error=self.last_error)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(BACKOFF_MOST_S, pause * 2)
 
+    async def _tell(self, error: Exception) -> None:
+        """Log why a stream ended; what somebody has to put right is said once, until it is."""
+        code = _code(error)
+        problem = await self._credentials.problem() if code in {"UNAVAILABLE", ""} else ""
+        self.last_error = problem or _told(error)
+        if not problem and code not in {"UNAUTHENTICATED", "PERMISSION_DENIED"}:
+            self._log.warning("store_unreachable", store=self._target, error=self.last_error)
+        elif self.last_error != self._refused:
+            self._refused = self.last_error
+            self._log.warning("store_refused", store=self._target, error=self.last_error, spool="kept")
+
     async def _converse(self) -> None:
+        from roofwatch.proto import channel as channels  # noqa: PLC0415 - before grpc, which it keeps quiet
+
+        # isort: split
         import grpc.aio  # noqa: PLC0415 - 10 MB that an agent without a store does not need
 
         from roofwatch.proto.v1 import roofwatch_pb2_grpc  # noqa: PLC0415 - see _converse
 
-        async with grpc.aio.insecure_channel(self._target, options=OPTIONS) as channel:
-            stream = roofwatch_pb2_grpc.IngestStub(channel).Stream()
+        material = self._credentials.load()
+        async with channels.open_aio(self._target, material, OPTIONS) as channel:
+            stream = roofwatch_pb2_grpc.IngestStub(channel).Stream(metadata=material.metadata)
             try:
                 async with asyncio.timeout(HELLO_WITHIN_S):
                     await stream.write(pb.AgentMessage(hello=self._hello))
@@ -133,12 +160,12 @@ class Uplink:
                 if greeting is grpc.aio.EOF or greeting.WhichOneof("body") != "hello":
                     raise _Lost(await _status(stream) or "the store did not greet")
                 self.connected = True
-                self.last_error = ""
+                self.last_error = self._refused = ""
                 self._counters.uplink["connects"] += 1
                 self._log.info("store_connected", store=self._target, version=greeting.hello.version)
                 self._sent_to = 0  # whatever was not acked is sent again, in order
                 self._more.set()
-                await _first_of(self._send(stream), self._receive(stream), self._watch())
+                await _first_of(self._send(stream), self._receive(stream), self._watch(), self._renew())
             finally:
                 stream.cancel()
 
@@ -147,7 +174,7 @@ class Uplink:
             self._more.clear()
             while self._results:
                 await stream.write(pb.AgentMessage(result=self._results.pop(0)))
-            while len(self._unacked) < UNACKED_MOST and (spooled := self._spool.after(self._sent_to)) is not None:
+            while self._room() and (spooled := self._spool.after(self._sent_to)) is not None:
                 self._sent_to = spooled.row
                 envelope = pb.SegmentEnvelope.FromString(spooled.envelope)
                 self._unacked[envelope.id.boot, envelope.id.sequence] = (spooled.row, spooled.windows)
@@ -155,6 +182,20 @@ class Uplink:
                 self._counters.uplink["segments_sent"] += 1
                 self._counters.uplink["bytes_sent"] += len(spooled.envelope)
             await self._more.wait()
+
+    def _room(self) -> bool:
+        return len(self._unacked) < UNACKED_MOST and not self._renewing
+
+    async def _renew(self) -> None:
+        """When there are new credentials, end this stream, after the acks of what is on its way."""
+        await self._credentials.changed()
+        self._renewing = True
+        until = time.monotonic() + RENEW_WITHIN_S
+        while self._unacked and time.monotonic() < until:
+            self._progress.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._progress.wait(), RENEW_WITHIN_S / 10)
+        raise _Renewed
 
     async def _receive(self, stream: Any) -> None:
         import grpc.aio  # noqa: PLC0415 - see _converse
@@ -212,6 +253,14 @@ async def _first_of(*work: Awaitable[None]) -> None:
 async def _status(stream: Any) -> str:
     code = await stream.code()
     return "" if code is None or code.value[0] == 0 else f"{code.name}: {await stream.details()}"
+
+
+def _code(error: BaseException) -> str:
+    """The name of gRPC's status, "" where it is none of its errors."""
+    if isinstance(error, _Lost):
+        return str(error).partition(":")[0] if str(error).partition(":")[0].isupper() else "LOST"
+    code = getattr(error, "code", None)
+    return code().name if callable(code) else ""
 
 
 def _told(error: BaseException) -> str:

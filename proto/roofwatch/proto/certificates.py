@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from roofwatch.model.errors import UsageError
 
 ROLE_URI = "urn:roofwatch:role:"  # subject alternative names of a client's certificate
 NODE_URI = "urn:roofwatch:node:"
@@ -60,6 +63,21 @@ def first_expiry(pem: bytes) -> float:
         ValueError: see ``read``.
     """
     return min(certificate.expires_unix_s for certificate in read(pem))
+
+
+def check_pair(cert: bytes, key: bytes) -> None:
+    """See that a key belongs to the first certificate of a file; gRPC would only fail every handshake.
+
+    Raises:
+        UsageError: it does not, or one of them cannot be read.
+    """
+    try:
+        wanted = x509.load_pem_x509_certificates(cert)[0].public_key()
+        found = load_pem_private_key(key, password=None).public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise UsageError("--tls-cert or --tls-key cannot be read: give PEM files, the key without a password") from None
+    if wanted != found:
+        raise UsageError("--tls-key does not belong to --tls-cert: give the two that were made together")
 
 
 def _read(found: x509.Certificate) -> Certificate:

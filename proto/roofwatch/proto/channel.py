@@ -12,7 +12,6 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 import grpc
 import grpc.aio
 
-from roofwatch.model.errors import UsageError
 from roofwatch.proto.trust import Material
 
 Options = Sequence[tuple[str, int]]
@@ -44,27 +43,10 @@ def open_aio(target: str, material: Material, options: Options) -> Any:
 
 def _credentials(material: Material) -> Any:
     if material.cert is not None and material.key is not None:
+        from roofwatch.proto.certificates import check_pair  # noqa: PLC0415 - 20 ms that plain text does not need
+
         check_pair(material.cert, material.key)
     return grpc.ssl_channel_credentials(material.ca, material.key, material.cert)
-
-
-def check_pair(cert: bytes, key: bytes) -> None:
-    """See that a key belongs to the first certificate of a file, which gRPC would tell of by silence.
-
-    Raises:
-        UsageError: it does not, or one of them cannot be read.
-    """
-    from cryptography import x509  # noqa: PLC0415 - 20 ms that plain text on loopback does not need
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
-
-    try:
-        wanted = x509.load_pem_x509_certificates(cert)[0].public_key()
-        found = load_pem_private_key(key, password=None).public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise UsageError("--tls-cert or --tls-key cannot be read: give PEM files, the key without a password") from None
-    if wanted != found:
-        raise UsageError("--tls-key does not belong to --tls-cert: give the two that were made together")
 
 
 class _Token(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):  # type: ignore[misc]

@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc
 
 from roofwatch.model.errors import UsageError
-from roofwatch.proto.channel import check_pair
 from roofwatch.proto.trust import public, secret, state_of
 from roofwatch.store import access
 from roofwatch.store.access import Access
@@ -47,6 +46,8 @@ class Certificates:
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
         chain, key = public(self._tls.cert, "--tls-cert"), secret(self._tls.key, "--tls-key")
+        from roofwatch.proto.certificates import check_pair  # noqa: PLC0415 - 20 ms that plain text does not need
+
         check_pair(chain, key)
         clients = public(self._tls.client_ca, "--tls-client-ca") if self._tls.client_ca else None
         expires = {"server": _expiry(chain, "--tls-cert", self._tls.cert)}
