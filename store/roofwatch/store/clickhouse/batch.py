@@ -1,0 +1,148 @@
+"""A batch of segments into the tables, so that a reader never sees a window without what it is made of.
+
+All of it may be done again: dimensions are the same rows, and each table of windows takes a batch once, by its token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from roofwatch.model.answer import weight_of
+from roofwatch.store import schema
+from roofwatch.store.blocks import FACT
+from roofwatch.store.clickhouse.gather import sparse
+from roofwatch.store.clickhouse.sink import Sink, insert
+from roofwatch.store.dimensions import Dimensions
+from roofwatch.store.histograms import Histograms
+from roofwatch.store.identity import agent_id, node_id
+from roofwatch.store.load import Hello, Loader
+from roofwatch.store.rows import WINDOW_NAMES, window_row
+from roofwatch.store.unpack import Unpacked, UnpackedWindow
+
+Numbered = Sequence[tuple[int, UnpackedWindow]]
+DIMENSIONS = ("nodes", "devices", "texts", "signatures", "device_sets", "processes", "roofs", "agents", "segments",
+              "agent_drops")  # fmt: skip
+PARTS = ("window_drops", "window_devices", "idle_causes", "collectives", "graphs")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is inserted together. ``late`` are numbers of windows whose kernels go to sums alone."""
+
+    token: str
+    work: Sequence[tuple[Unpacked | Hello, int]]  # with when it was received (Unix ns)
+    windows: Numbered
+    late: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True)
+class Tables:
+    """Remembers which dimensions are written."""
+
+    dimensions: Dimensions = field(default_factory=Dimensions)
+    version: int = 0  # of labels: newer ones replace older ones
+
+    def write_before(self, connection: Connection, batch: Batch) -> None:
+        """All but the windows themselves."""
+        sink = Sink()
+        try:
+            self._collect(sink, batch)
+            for table in DIMENSIONS:
+                if table in sink.flat:
+                    insert(connection, table, sink.columns(table))
+            self._labels(connection, sink)
+        except BaseException:
+            self.dimensions.rollback()
+            raise
+        self.dimensions.commit()
+        for table in PARTS:
+            if table in sink.flat:
+                insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
+        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
+        insert(connection, "kernel_facts", facts(kept), f"{batch.token}-kernel_facts")
+        counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
+        insert(connection, "kernel_blocks", counts, f"{batch.token}-kernel_blocks")
+
+    def write_windows(self, connection: Connection, batch: Batch) -> None:
+        """The windows: from here on they are seen."""
+        rows = [(number, *window_row(bytes.fromhex(w.window.uid), w)) for number, w in batch.windows]
+        columns = dict(zip(("id", *WINDOW_NAMES), map(list, zip(*rows, strict=True)), strict=True)) if rows else {}
+        insert(connection, "windows", columns, f"{batch.token}-windows")
+
+    def _collect(self, sink: Sink, batch: Batch) -> None:
+        into = cast(Connection, sink)
+        loader = Loader(now_ns=lambda: 0, dimensions=self.dimensions)
+        for work, received in batch.work:
+            if isinstance(work, Hello):
+                self.dimensions.node(into, work.node)
+                identity = agent_id(work.agent, work.boot)
+                row = (identity, work.agent, work.boot, work.version, node_id(work.node), received)
+                sink.add(schema.agents, ("id", "name", "boot", "version", "node_id", "seen_unix_ns"), row)
+                continue
+            agent = agent_id(work.agent, work.boot)
+            numbered = (agent, work.sequence, work.crc32, len(work.windows), received)
+            sink.add(schema.segments, ("agent_id", "sequence", "crc32", "windows", "received_unix_ns"), numbered)
+            for reason, count in work.drops.items():
+                names = ("agent_id", "sequence", "reason", "count")
+                sink.add(schema.agent_drops, names, (agent, work.sequence, reason, count))
+        self.dimensions.write(into, [work for work, _ in batch.work if isinstance(work, Unpacked)])
+        loader._window_parts(into, batch.windows)  # noqa: SLF001 - the rows of every engine are made in one place
+
+    def _labels(self, connection: Connection, sink: Sink) -> None:
+        """All labels of owners that are new or changed; what they no longer have is marked as gone."""
+        owners = [i for name in ("nodes", "processes") if name in sink.flat for i in sink.columns(name)["id"]]
+        if not owners:
+            return
+        told = sink.columns("labels") if "labels" in sink.flat else {"owner_id": [], "key": [], "value": []}
+        rows = list(zip(told["owner_id"], told["key"], told["value"], strict=True))
+        now = {row[:2] for row in rows}
+        t = schema.labels.c
+        for low in range(0, len(owners), 1000):
+            query = select(t.owner_id, t.key).where(t.owner_id.in_(owners[low : low + 1000]))
+            rows += [(owner, key, None) for owner, key in connection.execute(query) if (owner, key) not in now]
+        if not rows:
+            return
+        columns: dict[str, Any] = {
+            "owner_id": [row[0] for row in rows],
+            "key": [row[1] for row in rows],
+            "value": [row[2] or "" for row in rows],
+            "version": [self.version] * len(rows),
+            "deleted": [int(row[2] is None) for row in rows],
+        }
+        insert(connection, "labels", columns)
+
+
+def facts(of: Numbered) -> dict[str, Any]:
+    """The kernels of windows as columns of ``kernel_facts``."""
+    if not of:
+        return {}
+    counts = [len(w.facts) for _, w in of]
+    matrix = np.concatenate([w.facts.columns for _, w in of], axis=1)
+    device = matrix[FACT.index("device")]
+    # Of every (window, position) its device and weight, one window after the other.
+    sizes = [len(w.devices) for _, w in of]
+    own = np.repeat(np.cumsum(sizes) - sizes, counts) + device
+    ids = np.fromiter((i for _, w in of for i in w.devices), np.int64)
+    weights = np.fromiter((weight_of(w.window, d) for _, w in of for d in w.window.devices), np.float64)
+
+    def repeated(values: list[int]) -> Any:
+        return np.repeat(np.array(values, np.int64), counts)
+
+    buckets, told = sparse(Histograms.joined([w.facts.histograms for _, w in of]))
+    return {
+        "process_id": repeated([w.process_id for _, w in of]),
+        "start_unix_ns": repeated([w.window.start_unix_ns for _, w in of]),
+        "window_id": repeated([number for number, _ in of]),
+        "place": np.concatenate([np.arange(count) for count in counts]),
+        "device_id": ids[own],
+        "weight": weights[own],
+        "steps": repeated([w.window.steps or 0 for _, w in of]),
+        **{name: matrix[i] for i, name in enumerate(FACT)},
+        "histogram_buckets": buckets,
+        "histogram_counts": told,
+    }

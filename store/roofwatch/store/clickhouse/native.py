@@ -1,0 +1,140 @@
+"""ClickHouse's Native format, between its bytes and numpy's columns: nothing is copied row by row.
+
+A block is the number of columns, the number of rows, and of each column its name, its type and its values: numbers as
+they lie in memory, texts each after their length, arrays as the ends of their rows and then all their elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from roofwatch.model.errors import RoofwatchError
+
+Column = npt.NDArray[Any]
+_NUMBERS = {
+    "Int8": "<i1", "Int16": "<i2", "Int32": "<i4", "Int64": "<i8", "UInt8": "<u1", "UInt16": "<u2", "UInt32": "<u4",
+    "UInt64": "<u8", "Float64": "<f8", "Bool": "<u1",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """A column of arrays: where each row's ends, and all elements one after the other."""
+
+    ends: Column
+    values: Column
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
+def encode(columns: Mapping[str, tuple[str, Any]]) -> bytes:
+    """A block of columns: name → type, values (a numpy array, ``Arrays``, or a list with None where unknown)."""
+    rows = len(next(iter(columns.values()))[1])
+    parts = [_varint(len(columns)), _varint(rows)]
+    for name, (kind, values) in columns.items():
+        parts += [_text(name), _text(kind), _values(kind, values)]
+    return b"".join(parts)
+
+
+def _values(kind: str, values: Any) -> bytes:
+    if kind.startswith("LowCardinality("):
+        raise ValueError(kind)  # the server takes the plain type, and finds the values itself
+    if kind.startswith("Nullable("):
+        inner = kind[len("Nullable(") : -1]
+        gaps = np.fromiter((value is None for value in values), np.uint8, len(values))
+        empty: Any = "" if inner == "String" else 0
+        return gaps.tobytes() + _values(inner, [empty if value is None else value for value in values])
+    if kind.startswith("Array("):
+        inner = kind[len("Array(") : -1]
+        return values.ends.astype("<u8").tobytes() + _values(inner, values.values)
+    if kind == "String":
+        return b"".join([_text(value) for value in values])
+    if kind.startswith("FixedString("):
+        return b"".join(values)
+    return np.asarray(values).astype(_NUMBERS[kind], copy=False).tobytes()
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    return _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def decode(data: bytes, names: Sequence[str]) -> dict[str, Any]:
+    """The blocks of an answer as columns of numbers, or ``Arrays`` of numbers.
+
+    Raises:
+        RoofwatchError: it holds something else.
+    """
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    try:
+        for block in _blocks(memoryview(data)):
+            for name, values in zip(names, block, strict=True):
+                parts[name].append(values)
+        return {name: _joined(found) for name, found in parts.items()}
+    except (IndexError, KeyError, ValueError) as error:
+        raise RoofwatchError(f"the answer of ClickHouse cannot be read ({error!r})") from error
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if not parts:
+        return np.zeros(0, np.int64)
+    if not isinstance(parts[0], Arrays):
+        return np.concatenate(parts)
+    begins = np.cumsum([0, *(len(part.values) for part in parts)])[:-1]
+    ends = [part.ends + begin for part, begin in zip(parts, begins, strict=True)]
+    return Arrays(np.concatenate(ends), np.concatenate([part.values for part in parts]))
+
+
+def _blocks(data: memoryview) -> Iterator[list[Any]]:
+    at = 0
+    while at < len(data):
+        columns, at = _number(data, at)
+        rows, at = _number(data, at)
+        block = []
+        for _ in range(columns):
+            size, at = _number(data, at)
+            at += size  # its name
+            size, at = _number(data, at)
+            kind = bytes(data[at : at + size]).decode()
+            values, at = _column(data, at + size, kind, rows)
+            block.append(values)
+        yield block
+
+
+def _column(data: memoryview, at: int, kind: str, rows: int) -> tuple[Any, int]:
+    if kind.startswith("Array("):
+        ends, at = _column(data, at, "UInt64", rows)
+        count = int(ends[-1]) if rows else 0
+        values, at = _column(data, at, kind[len("Array(") : -1], count)
+        return Arrays(ends.astype(np.int64), values), at
+    kind_of = np.dtype(_NUMBERS[kind])
+    end = at + rows * kind_of.itemsize
+    if end > len(data):
+        raise ValueError("it ends too soon")
+    return np.frombuffer(data[at:end], kind_of), end
+
+
+def _number(data: memoryview, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return number, at
+        shift += 7

@@ -1,0 +1,138 @@
+"""A ClickHouse in a process: chdb, which is the engine itself, behind ClickHouse's HTTP protocol.
+
+Run as a program: FOLDER PORT_FILE [PORT]. The engine keeps its tables in FOLDER, so that it can be killed and started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import chdb
+
+# What HTTP itself is told; the engine would refuse them.
+TRANSPORT = {
+    "query", "database", "buffer_size", "session_id", "session_timeout", "session_check", "query_id", "quota_key",
+    "compress", "decompress", "wait_end_of_query", "client_protocol_version", "role", "enable_http_compression",
+    "send_progress_in_http_headers", "http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close",
+}  # fmt: skip
+TOKEN = "insert_deduplication_token"
+
+
+class Engine:
+    """One engine; a handle for each set of settings, and one question at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lock = threading.Lock()
+        self.handles: dict[Any, Any] = {}
+
+    def run(self, sql: bytes, data: bytes, given: dict[str, str]) -> bytes:
+        """The answer of a statement; raises what the engine says."""
+        settings = {name: value for name, value in given.items() if name not in TRANSPORT}
+        token = settings.pop(TOKEN, "")
+        with self.lock:
+            handle = self._handle(given.get("database", ""), settings)
+            if token:
+                handle.query(f"SET {TOKEN}={_quoted(token)}")
+            try:
+                return self._query(handle, sql, data)
+            finally:
+                if token:
+                    handle.query(f"SET {TOKEN}=''")
+
+    def _handle(self, database: str, settings: dict[str, str]) -> Any:
+        key = (database, frozenset(settings.items()))
+        if key not in self.handles:
+            handle = chdb.connect(str(self.folder / "engine"))
+            if database:
+                handle.query(f"USE `{database}`")
+            for name, value in settings.items():
+                handle.query(f"SET {name}={_quoted(value)}")
+            self.handles[key] = handle
+        return self.handles[key]
+
+    def _query(self, handle: Any, sql: bytes, data: bytes) -> bytes:
+        inserted = re.match(rb"(?is)\s*insert\s.*?\bformat\s+native\b", sql)
+        if inserted is None:
+            found = handle.query(sql.decode(), "TabSeparated")
+            return found.bytes() or b""
+        data = data or sql[inserted.end() :].lstrip(b" ").removeprefix(b"\n")
+        with tempfile.NamedTemporaryFile(dir=self.folder) as file:
+            file.write(data)
+            file.flush()
+            head = re.sub(rb"(?i)\bformat\s+native\b", b"", inserted.group()).decode()
+            handle.query(f"{head} FROM INFILE '{file.name}' FORMAT Native")
+        return b""
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """ClickHouse's HTTP protocol, as far as clients need it."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    engine: Engine
+
+    def do_GET(self) -> None:
+        """Ping."""
+        self._answer(200, b"Ok.\n")
+
+    def do_POST(self) -> None:
+        """A statement in the body, or in the address with its data in the body."""
+        body = self._body()
+        given = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+        sql, data = (given["query"].encode(), body) if "query" in given else (body, b"")
+        try:
+            self._answer(200, self.engine.run(sql, data, given))
+        except Exception as error:  # noqa: BLE001 - whatever it says, the client is to hear it
+            code = re.search(r"Code: (\d+)", str(error))
+            self._answer(500, str(error).encode(), {"X-ClickHouse-Exception-Code": code[1] if code else "1002"})
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _answer(self, status: int, body: bytes, more: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), "X-ClickHouse-Timezone": "UTC", **(more or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Say nothing."""
+
+
+def main() -> None:
+    """Serve until killed."""
+    folder, port_file, port = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0
+    os.environ.setdefault("TZ", "UTC")
+    Handler.engine = Engine(folder)
+    Handler.engine.run(b"SELECT 1", b"", {})
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    draft = port_file.with_suffix(".draft")
+    draft.write_text(str(server.server_port))
+    draft.replace(port_file)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
