@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -15,10 +15,13 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import postgres_engine, postgres_partitions, sqlite_engine
+from roofwatch.store.clickhouse import engine as clickhouse_engine
 from roofwatch.store.config import default_url
 from roofwatch.store.schema import REVISION
 
+CLICKHOUSE = "clickhousedb"
 # One state of the database for as long as an answer takes; SQLite's transactions are like that by themselves.
+READ_S = 30.0  # the longest that an answer may read: SQLite's log grows meanwhile, and who asked has gone
 _ONE_STATE = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
 
@@ -28,6 +31,8 @@ class Database:
 
     engine: Engine
     url: str  # without password, for messages
+    still: sqlite_engine.Still | None = None  # a file that must not change while it is read
+    gate: sqlite_engine.Gate = field(default_factory=sqlite_engine.Gate)  # where answers wait while a log is cut
 
     @property
     def on_postgres(self) -> bool:
@@ -35,11 +40,19 @@ class Database:
         return self.engine.dialect.name == "postgresql"
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection that sees one state of the database and writes nothing."""
+    def read(self, within_s: float = READ_S) -> Iterator[Connection]:
+        """A connection that sees one state of the database and writes nothing.
+
+        A statement that runs on after ``within_s`` is ended, as a failure of the database.
+        """
         options: dict[str, Any] = _ONE_STATE if self.on_postgres else {}
+        limited = postgres_engine.limited if self.on_postgres else sqlite_engine.limited
         with telling(self.url), self.engine.connect() as connection:
-            yield connection.execution_options(**options)
+            reader = connection.execution_options(**options)
+            with limited(reader, within_s):
+                yield reader
+        if self.still is not None:
+            self.still.check()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -52,6 +65,10 @@ class Database:
     def lost(self, error: BaseException) -> bool:
         """Whether it was the connection that failed, so that the transaction may be tried again."""
         return self.on_postgres and isinstance(error, DBAPIError) and postgres_engine.lost(error.orig or error)
+
+    def log_keeper(self) -> Callable[[], None]:
+        """What the one who writes calls now and then, lest readers let a log grow. Postgres does it by itself."""
+        return (lambda: None) if self.on_postgres else sqlite_engine.LogKeeper(self.engine, self.gate).look
 
     def truncate_log(self) -> None:
         """Give back space that only an idle moment frees; tidiness, so never an error. Postgres does it by itself."""
@@ -76,8 +93,15 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
     """
     parsed = _parse(url or default_url())
     name = postgres_engine.shown_url(parsed)
+    if parsed.get_backend_name() == CLICKHOUSE:
+        from roofwatch.store.clickhouse import opening  # noqa: PLC0415  # an extra
+
+        with telling(name):
+            return opening.open_url(parsed, name, migrate=migrate)
     with telling(name):
         database = Database(_engine(parsed, create=migrate), name)
+        if not migrate and not database.on_postgres and (still := sqlite_engine.Still.of(parsed)):
+            database = Database(sqlite_engine.engine(still.url), name, still)
         try:
             if database.on_postgres:
                 postgres_engine.check_server(database.engine, name)
@@ -103,8 +127,10 @@ def _parse(url: str) -> URL:
     name = parsed.get_backend_name()
     if name == "postgresql":
         return postgres_engine.check(parsed, url)
+    if name == CLICKHOUSE:
+        return clickhouse_engine.check(parsed, url)
     if name != "sqlite":
-        raise UsageError(f"this version stores in SQLite and Postgres, not in {name}: give sqlite:///FILE")
+        raise UsageError(f"this version stores in SQLite, Postgres and ClickHouse, not in {name}: give sqlite:///FILE")
     return sqlite_engine.check(parsed, url)
 
 
@@ -155,6 +181,10 @@ def _check(database: Database) -> None:
 
 def revision(connection: Connection) -> str | None:
     """The schema revision of a database, None where there is none."""
+    if connection.dialect.name == CLICKHOUSE:
+        from roofwatch.store.clickhouse import ddl  # noqa: PLC0415  # an extra
+
+        return REVISION if ddl.version(connection) == ddl.VERSION else None
     if not inspect(connection).has_table("alembic_version"):
         return None
     found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -175,6 +205,9 @@ def telling(url: str) -> Iterator[None]:
 
 
 def _told(url: str, error: BaseException) -> RoofwatchError:
+    if url.startswith(CLICKHOUSE):
+        kind = UnreachableError if clickhouse_engine.unreachable(error) else RoofwatchError
+        return kind(f"the database {url} failed: {clickhouse_engine.sentence(error)}")
     if not url.startswith("postgresql"):
         return RoofwatchError(f"the database {url} failed: {sqlite_engine.sentence(str(error))}")
     kind = UnreachableError if postgres_engine.unreachable(error) else RoofwatchError

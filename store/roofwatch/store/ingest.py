@@ -38,6 +38,7 @@ class Writer:
         self._database = database
         self._upkeep = Upkeep(database, keep or Keep())
         self._loader = Loader(now_ns=time.time_ns)
+        self._keep_log = database.log_keeper()
         self._tidy_s = time.monotonic() + IDLE_S
         self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
         self._thread = threading.Thread(target=self._run, name="roofwatch-writer", daemon=True)
@@ -71,6 +72,7 @@ class Writer:
             group, running = self._group(first)
             if group:
                 self._commit(group)
+                self._keep_log()
                 self._tidy_s = time.monotonic() + IDLE_S
             if running:
                 self._upkeep.run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -88,6 +90,13 @@ def engine(url: URL) -> Engine:
     return made
 
 
+@contextmanager
+def limited(connection: Connection, within_s: float) -> Iterator[None]:
+    """End a statement of this transaction that runs for so long: who asked has gone."""
+    connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(within_s * 1000))}")
+    yield
+
+
 def check_server(made: Engine, name: str) -> None:
     """Refuse a server that is too old, or a database whose texts are not UTF-8.
 
@@ -124,6 +133,7 @@ def _answered(message: str) -> bool:
 _ADVICE_BY_STATE = {
     "42501": "let a role with that right run 'roofwatch store serve' once, or grant it",
     "53100": "free some space",
+    "57014": "this answer takes too long; ask for a shorter time, or for one node",
     "55P03": "another store or import writes for long; try again",
     "25006": "this server only reads; name the one that writes",
     "3D000": "create the database first",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from roofwatch.model import answer
-from roofwatch.model.errors import UsageError
-from roofwatch.store.database import Database
+from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.store.database import READ_S, Database
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries.coverage import coverage
 from roofwatch.store.queries.memo import one_answer
 from roofwatch.store.queries.plan import stretches
+
+AGAIN_S = 1.0  # after a connection broke: a server that restarts takes about so long
 
 # By name module and function, imported when asked: a command line needs one of them, and all take a fifth of a second.
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
@@ -70,24 +73,41 @@ class Queries:
         limit: int = 0,
         other: Filter | None = None,
         options: Mapping[str, Any] | None = None,
+        within_s: float = READ_S,
     ) -> dict[str, Any]:
         """Answer a query by name; ``limit`` 0 gives all rows, ``other`` is the second side of what compares two.
 
+        ``within_s`` is how long the database may take for it. Once more where a connection broke: reading twice hurts
+        nobody.
+
         Raises:
             UsageError: there is no such query, or the filter or the options say nothing that could be meant.
+            UnreachableError: the database's server does not answer.
             RoofwatchError: the database failed.
         """
         asked = Asked(scope, limit, other, options or {})
         if query not in QUERIES and query not in ASKED:
             raise UsageError(f"there is no query '{query}': this store knows {', '.join((*QUERIES, *ASKED))}")
-        with self._database.read() as connection, one_answer():
+        until_s = time.monotonic() + within_s
+        try:
+            return self._answer(query, asked, until_s)
+        except RoofwatchError as error:
+            if error.__cause__ is None or not self._database.lost(error.__cause__):
+                raise
+            time.sleep(AGAIN_S)
+            return self._answer(query, asked, until_s)
+
+    def _answer(self, query: str, asked: Asked, until_s: float) -> dict[str, Any]:
+        self._database.gate.wait(until_s - time.monotonic())
+        scope = asked.scope
+        with self._database.read(max(0.0, until_s - time.monotonic())) as connection, one_answer():
             if query in ASKED:
                 parts = _function(ASKED[query])(connection, asked)
             else:
-                parts = _function(QUERIES[query])(connection, scope, limit)
+                parts = _function(QUERIES[query])(connection, scope, asked.limit)
             with stretches(parts.pop("stretch_s", 0)):
                 seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
-            if other is not None:
-                parts["coverage_other"] = coverage(connection, other).as_json()
+            if asked.other is not None:
+                parts["coverage_other"] = coverage(connection, asked.other).as_json()
         rows = parts.pop("rows")
         return answer.answer({"name": query, **asked.as_json()}, seen, rows, **parts)
