@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from roofwatch.model.record import Window
+from roofwatch.store import database
+from roofwatch.store.database import Database
+from roofwatch.store.ingest import Writer
+from roofwatch.store.unpack import Unpacker
+
+# in_process and store_builders, last, since folders have modules of their own; the import mode leaves the path alone
+sys.path.append(str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent / "store"))
+
+import in_process
+
 ROOT = Path(__file__).resolve().parent.parent
+Roofwatch = Callable[..., in_process.Done]
 
 # A shell's background jobs begin with SIGINT ignored, and so would every program that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,3 +42,54 @@ def traces() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+@pytest.fixture
+def roofwatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Roofwatch:
+    """Run the program in this process, in an empty folder and away from any store or agent of this machine."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object, env: Mapping[str, str] | None = None) -> in_process.Done:
+        return in_process.call(*arguments, env=in_process.environment(tmp_path) | dict(env or {}))
+
+    return call
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Roofwatch:
+    """The same in a process of its own, for what a process is changed by: other threads, another program."""
+
+    def call(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> in_process.Done:
+        return subprocess.run(
+            [sys.executable, "-m", "roofwatch.cli.main", *arguments],
+            capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+            env=in_process.environment(tmp_path) | dict(env or {}), **more,
+        )  # fmt: skip
+
+    return call
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Database]:
+    """A fresh SQLite file, open."""
+    opened = database.open(str(tmp_path / "store.db"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def keep(db: Database) -> Iterator[Callable[[list[Window]], None]]:
+    """Puts windows into that database, over the wire's own form."""
+    from store_builders import segment_of  # noqa: PLC0415  # grpc, for few
+
+    running = Writer(db)
+    sequence = 0
+
+    def put(windows: list[Window]) -> None:
+        nonlocal sequence
+        sequence += 1
+        outcome = running.submit(Unpacker().unpack(segment_of(windows, sequence))).result(timeout=30)
+        assert outcome.reason == ""
+
+    yield put
+    running.close()

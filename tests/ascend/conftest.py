@@ -5,13 +5,11 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roofwatch.cli.main import main
 from roofwatch.collectors.base import RawProfile
 from roofwatch.collectors.registry import read
 
@@ -94,30 +92,3 @@ def made(tmp_path: Path) -> Callable[[], Made]:
     """A maker of databases."""
     count = iter(range(1000))
     return lambda: Made(tmp_path / f"made_{next(count)}.db")
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command printed, and how it ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Roofwatch = Callable[..., Done]
-
-
-@pytest.fixture
-def roofwatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Roofwatch:
-    """Runs a command with a home of its own, in this process: another one would spend its time on imports."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path))
-
-    def run(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as end:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        return Done(end.value.code if isinstance(end.value.code, int) else 1, out, err)
-
-    return run

@@ -1,11 +1,9 @@
-"""Hand-made answers and the program as a user runs it."""
+"""Hand-made answers."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,25 +125,6 @@ def answer() -> dict[str, Any]:
 def golden() -> Callable[[str], str]:
     """The expected output of a name, written by hand."""
     return lambda name: (GOLDEN / name).read_text(encoding="utf-8")
-
-
-Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def roofwatch(tmp_path: Path) -> Roofwatch:
-    """Run the program in a process of its own, in an empty folder and away from any store or agent of this machine."""
-
-    def call(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("ROOFWATCH_") or k == "ROOFWATCH_TRACES"}
-        clean |= {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
-        clean |= {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-        return subprocess.run(
-            [sys.executable, "-m", "roofwatch.cli.main", *arguments],
-            capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env={**clean, **(env or {})}, **more,
-        )  # fmt: skip
-
-    return call
 
 
 sys.path.insert(0, str(Path(__file__).parent))  # diagnosis_scene; the import mode leaves the path alone

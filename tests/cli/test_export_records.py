@@ -233,6 +233,7 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     """One sentence says what to install, before anything is asked or written."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "roofwatch.cli.records_parquet", raising=False)
+    monkeypatch.delattr("roofwatch.cli.records_parquet", raising=False)
     with pytest.raises(RoofwatchError, match=r"pip install 'roofwatch\[parquet\]'"):
         exporting.export(Filter(), "parquet", tmp_path / "x", store=None, db=str(tmp_path / "none.db"))
     assert not list(tmp_path.iterdir())

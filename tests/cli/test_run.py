@@ -18,18 +18,18 @@ Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
-def test_output_and_exit_code_are_the_jobs(roofwatch: Roofwatch, code: int) -> None:
+def test_output_and_exit_code_are_the_jobs(started: Roofwatch, code: int) -> None:
     """Both streams and the code, with nothing added; options after the command are the job's."""
     program = f"import sys; print(sys.argv[1:]); print('err', file=sys.stderr); sys.exit({code})"
-    done = roofwatch(
+    done = started(
         "run", "--model", "m", "--label", "a=b", "--", sys.executable, "-c", program, "--model", "x", "--", "y"
     )
     assert (done.returncode, done.stdout, done.stderr) == (code, "['--model', 'x', '--', 'y']\n", "err\n")
 
 
-def test_without_the_dashes_too(roofwatch: Roofwatch) -> None:
+def test_without_the_dashes_too(started: Roofwatch) -> None:
     """``roofwatch run python job.py --lr 1``: the first word that is no option begins the command."""
-    assert roofwatch("run", sys.executable, "-c", "import sys; print(sys.argv[1])", "--lr").stdout == "--lr\n"
+    assert started("run", sys.executable, "-c", "import sys; print(sys.argv[1])", "--lr").stdout == "--lr\n"
 
 
 def test_the_pid_stays(tmp_path: Path) -> None:
@@ -43,25 +43,25 @@ def test_the_pid_stays(tmp_path: Path) -> None:
         assert int(job.stdout.read()) == job.pid
 
 
-def test_signals_are_as_the_shell_left_them(roofwatch: Roofwatch) -> None:
+def test_signals_are_as_the_shell_left_them(started: Roofwatch) -> None:
     """Python ignores SIGPIPE for itself; a job that did not ask for that dies of it as always."""
-    done = roofwatch("run", "--", "sh", "-c", "kill -PIPE $$; echo alive")
+    done = started("run", "--", "sh", "-c", "kill -PIPE $$; echo alive")
     assert (done.returncode, done.stdout) == (-signal.SIGPIPE, "")
 
 
-def test_a_command_that_is_not_there_exits_127(roofwatch: Roofwatch) -> None:
+def test_a_command_that_is_not_there_exits_127(started: Roofwatch) -> None:
     """As in a shell, with a sentence that names it."""
-    done = roofwatch("run", "--", "no-such-command-here")
+    done = started("run", "--", "no-such-command-here")
     assert done.returncode == 127
     assert done.stderr == "roofwatch: cannot run no-such-command-here: there is no such command.\n"
 
 
-def test_a_command_that_cannot_be_run_exits_126(roofwatch: Roofwatch, tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_run_exits_126(started: Roofwatch, tmp_path: Path) -> None:
     """A file without permission, a folder."""
     plain = tmp_path / "plain"
     plain.write_text("echo no")
     for path in (plain, tmp_path):
-        done = roofwatch("run", "--", str(path))
+        done = started("run", "--", str(path))
         assert done.returncode == 126
         assert done.stderr == f"roofwatch: cannot run {path}: Permission denied.\n"
 
@@ -98,10 +98,8 @@ def test_the_path_of_run_puts_the_jobs_entries_last() -> None:
     assert entry.own_first(["/bin", "/lib"], "") == ["/bin", "/lib"]
 
 
-def test_the_environment_is_passed_on(roofwatch: Roofwatch) -> None:
+def test_the_environment_is_passed_on(started: Roofwatch) -> None:
     """What the user set reaches the job, and the socket is the one that was named."""
     program = "import os; print(os.environ['MINE'], os.environ['ROOFWATCH_SOCKET'])"
-    done = roofwatch(
-        "run", "--socket", "/x/y.sock", "--", sys.executable, "-c", program, env={**os.environ, "MINE": "1"}
-    )
+    done = started("run", "--socket", "/x/y.sock", "--", sys.executable, "-c", program, env={**os.environ, "MINE": "1"})
     assert done.stdout == "1 /x/y.sock\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from comparison_files import Kernel, kineto
-from program import call
+from in_process import call
 
 ONE: list[Kernel] = [("aten::mm", "gemm_bf16", [[512, 512], [512, 512]], [512, 512], 30.0)]
 

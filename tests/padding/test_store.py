@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import sqlite3
@@ -28,7 +29,6 @@ TOLD = of_batches([[10, 10, 10, 40]])
 SECOND = 1_000_000_000
 
 Keep = Callable[[list[Window]], None]
-Padded = Callable[[Window, Padding | None], Window]
 
 
 def kernels() -> list[Any]:
@@ -36,7 +36,12 @@ def kernels() -> list[Any]:
     return [stat(PRODUCT, [600], bound=Bound.UNKNOWN), stat(SCORES, [300], bound=Bound.UNKNOWN), stat(STEP, [100])]
 
 
-def scene(padded: Padded) -> list[Window]:
+def padded(window: Window, padding: Padding | None) -> Window:
+    """A window that tells lengths."""
+    return dataclasses.replace(window, padding=padding)
+
+
+def scene() -> list[Window]:
     """Two windows of a job, 60 s apart, each for a minute and busy for the 1000 ns of its span."""
     job = process_of(pid=41, model="told")
     more = {"process": job, "span_ns": 1000, "represents_ns": 60 * SECOND, "device": H100}
@@ -50,9 +55,9 @@ def ask(db: Database, **scope: Any) -> dict[str, Any]:
     return Queries(db).run("padding", Filter(**scope))
 
 
-def test_a_store_tells_what_the_lengths_and_kernels_tell(db: Database, keep: Keep, padded: Padded) -> None:
+def test_a_store_tells_what_the_lengths_and_kernels_tell(db: Database, keep: Keep) -> None:
     """1000 ns of each minute are busy 60 s of device time: 24 device-hours a day, of which 54.84 % can be saved."""
-    keep(scene(padded))
+    keep(scene())
     found = ask(db)
     assert found["utilisation"] == {"linear": pytest.approx(0.4375), "quadratic": pytest.approx(0.296875)}
     assert found["split"]["linear_share"] == pytest.approx(0.6)
@@ -69,13 +74,13 @@ def test_a_store_tells_what_the_lengths_and_kernels_tell(db: Database, keep: Kee
     assert found["recommendation"]["boundaries"] == [10, 40]
 
 
-def test_only_windows_of_known_intervals_make_hours(db: Database, keep: Keep, padded: Padded) -> None:
+def test_only_windows_of_known_intervals_make_hours(db: Database, keep: Keep) -> None:
     """Two jobs, an hour apart, each busy for its minute; the second's first window stands for nothing, with 1000 ns.
 
     Two minutes of device time in two minutes: 24 device-hours a day, not 24 · 2 ÷ 62; and a job beside the first, of
     half its minute, makes 2.5 minutes in 2.
     """
-    first, second = scene(padded)
+    first, second = scene()
     hour = 3600 * SECOND
     job = process_of(pid=42, model="told")
     more = {"process": job, "span_ns": 1000, "device": H100}
@@ -94,10 +99,10 @@ def test_only_windows_of_known_intervals_make_hours(db: Database, keep: Keep, pa
     assert ask(db)["period_ns"] == (600 + 60) * SECOND  # it holds the first job's minute
 
 
-def test_what_a_window_told_comes_back(db: Database, keep: Keep, padded: Padded, tmp_path: Path) -> None:
+def test_what_a_window_told_comes_back(db: Database, keep: Keep, tmp_path: Path) -> None:
     """Lengths, shapes, rounded and unread in their columns, as they were sent."""
     told = Padding(2, 8, 10, 34, 50, ((3, 1), (5, 1)), ((2, 5, 1), (3, 4, 2)), coarsened=1, unread=7)
-    keep([padded(scene(padded)[0], told)])
+    keep([padded(scene()[0], told)])
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         row = connection.execute(
             "SELECT padding_lengths, padding_shapes, padding_coarsened, padding_unread FROM windows"
@@ -108,31 +113,29 @@ def test_what_a_window_told_comes_back(db: Database, keep: Keep, padded: Padded,
     assert (found["unread"], found["coarsened"], found["sequences"]) == (7, 1, 2)
 
 
-def test_processes_that_tell_nothing_are_left_out(db: Database, keep: Keep, padded: Padded) -> None:
+def test_processes_that_tell_nothing_are_left_out(db: Database, keep: Keep) -> None:
     """Beside a job that serves something else: its 5000 ns are in no share, and that it told nothing is."""
     other = window_of("c", [stat(PRODUCT, [5000])], process=process_of(pid=42), represents_ns=60 * SECOND)
-    keep([*scene(padded), other])
+    keep([*scene(), other])
     found = ask(db)
     assert found["split"]["linear_share"] == pytest.approx(0.6)
     assert (found["processes"], found["processes_without_lengths"]) == (1, 1)
     assert ask(db, model="told")["processes_without_lengths"] == 0
 
 
-def test_only_unread_batches_are_no_lengths(db: Database, keep: Keep, padded: Padded) -> None:
+def test_only_unread_batches_are_no_lengths(db: Database, keep: Keep) -> None:
     """A mask that could not be read is no batch of no tokens."""
-    keep([padded(scene(padded)[0], Padding(0, 0, 0, 0, 0, unread=4))])
+    keep([padded(scene()[0], Padding(0, 0, 0, 0, 0, unread=4))])
     found = ask(db)
     assert found["utilisation"] == {"linear": None, "quadratic": None}
     assert (found["recommendation"], found["lengths"]["unread"]) == (None, 4)
 
 
-def test_the_command_shows_it(
-    db: Database, keep: Keep, padded: Padded, program: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_command_shows_it(db: Database, keep: Keep, roofwatch: Callable[..., Any], tmp_path: Path) -> None:
     """In 80 columns, with the boundaries, the hours and what is taken for granted; JSON and CSV have the same rows."""
-    keep(scene(padded))
+    keep(scene())
     url = f"sqlite:///{tmp_path}/store.db"
-    shown = program("padding", "--db", url, "--since", "all")
+    shown = roofwatch("padding", "--db", url, "--since", "all")
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -140,25 +143,25 @@ def test_the_command_shows_it(
     assert "Device time: linear 60 % · quadratic 30 % · other 10 %" in lines
     assert any(re.fullmatch(r"2 buckets +100 % +100 % +55 % +55 % +13\.2", line) for line in lines)
     assert "2 buckets up to 10, 40 tokens" in shown.stdout
-    told = json.loads(program("padding", "--db", url, "--since", "all", "--format", "json").stdout)
+    told = json.loads(roofwatch("padding", "--db", url, "--since", "all", "--format", "json").stdout)
     assert told["rows"] == ask(db)["rows"]
-    table = program("padding", "--db", url, "--since", "all", "--format", "csv").stdout.splitlines()
+    table = roofwatch("padding", "--db", url, "--since", "all", "--format", "csv").stdout.splitlines()
     assert table[0].startswith("scheme,buckets,boundaries,linear_utilisation")
     assert len(table) == 1 + len(told["rows"])
 
 
 def test_without_lengths_one_sentence_says_how(
-    db: Database, keep: Keep, padded: Padded, program: Callable[..., Any], tmp_path: Path
+    db: Database, keep: Keep, roofwatch: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Windows there are, lengths none: exit 4; nothing at all: what there is instead."""
     del db
-    keep([padded(scene(padded)[0], None)])
+    keep([padded(scene()[0], None)])
     where = ("--db", f"sqlite:///{tmp_path}/store.db")
-    shown = program("padding", *where, "--since", "all")
+    shown = roofwatch("padding", *where, "--since", "all")
     assert shown.returncode == 4
     assert "batch(lengths=" in shown.stderr
     assert "model_module=" in shown.stderr
     assert len(shown.stderr.splitlines()) == 1
-    nothing = program("padding", *where, "--since", "all", "--model", "tole")
+    nothing = roofwatch("padding", *where, "--since", "all", "--model", "tole")
     assert nothing.returncode == 4
     assert "told" in nothing.stderr

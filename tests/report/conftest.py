@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "store"))  # store_builders
 sys.path.insert(0, str(Path(__file__).parent))  # report_scene
 
+import in_process
 import report_scene
 from playwright.sync_api import Browser, sync_playwright
 from report_scene import MakePage, Read, Reader
@@ -58,18 +59,10 @@ def make_page(tmp_path: Path) -> MakePage:
 
 
 @pytest.fixture
-def roofwatch(tmp_path: Path, cache: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the program in a process of its own, away from any store of this machine."""
-
-    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("ROOFWATCH_")}
-        return subprocess.run(
-            [sys.executable, "-m", "roofwatch.cli.main", *arguments],
-            capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
-            env={**clean, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(cache)},
-        )  # fmt: skip
-
-    return call
+def roofwatch(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., in_process.Done]:
+    """Run the program in this process, with the plots' script that is there already."""
+    monkeypatch.chdir(tmp_path)
+    return partial(in_process.call, env=in_process.environment(tmp_path, cache))
 
 
 # Of the module: its event loop and its processes would be in the way of other modules' tests.

@@ -1,4 +1,4 @@
-"""``roofwatch report`` as a user runs it: real processes, real files, a real store."""
+"""``roofwatch report`` as a user runs it: the whole program, real files, a real store."""
 
 from __future__ import annotations
 

@@ -65,45 +65,45 @@ def test_the_step_by_hand(db: Database, keep: Keep) -> None:
     assert found["touched"]["unknown_share"] == pytest.approx(1000 / whole)
 
 
-def test_the_command_shows_it(db: Database, keep: Keep, program: Program, tmp_path: Path) -> None:
+def test_the_command_shows_it(db: Database, keep: Keep, roofwatch: Program, tmp_path: Path) -> None:
     """In 80 columns, with what stays and what is taken for granted; JSON and CSV have the rows."""
     del db
     keep([window()])
     where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all")
-    shown = program("whatif", *where, "--weights", "int4")
+    shown = roofwatch("whatif", *where, "--weights", "int4")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert "What if: weights in int4" in shown.stdout
     assert "Span for each step: 20.0 µs, then 12.5 µs (38 % less, 1.60 × as fast)" in shown.stdout
     assert "19 % latency bound, 3.8 % of" in shown.stdout
     assert "Taken for granted" in shown.stdout
-    told = json.loads(program("whatif", *where, "--weights", "int4", "--format", "json").stdout)
+    told = json.loads(roofwatch("whatif", *where, "--weights", "int4", "--format", "json").stdout)
     assert told["rows"][0]["new_ns"] < told["rows"][0]["est_ns"]
     assert told["change"] == {"weights": "int4", "kv": None, "peak_compute": 1.0, "bandwidth": 1.0, "device": None}
-    assert program("whatif", *where, "--kv", "int8", "--format", "csv").stdout.startswith("kernel,kind,op,")
-    unchanged = program("whatif", *where, "--peak-compute", "2x")
+    assert roofwatch("whatif", *where, "--kv", "int8", "--format", "csv").stdout.startswith("kernel,kind,op,")
+    unchanged = roofwatch("whatif", *where, "--peak-compute", "2x")
     assert "(no change)" in unchanged.stdout
     assert "No kernel takes another time." in unchanged.stdout
-    other = program("whatif", *where, "--device", "H200", "--on-device", "h100", "--bandwidth", "0.5x")
+    other = roofwatch("whatif", *where, "--device", "H200", "--on-device", "h100", "--bandwidth", "0.5x")
     assert "the ceilings of NVIDIA H200 SXM 141 GB, 0.50 × the bandwidth" in other.stdout
-    assert program("whatif", *where, "--weights", "int4", "--on-device", "mi300").returncode == 4
+    assert roofwatch("whatif", *where, "--weights", "int4", "--on-device", "mi300").returncode == 4
 
 
-def test_another_device_of_several_is_refused(db: Database, keep: Keep, program: Program, tmp_path: Path) -> None:
+def test_another_device_of_several_is_refused(db: Database, keep: Keep, roofwatch: Program, tmp_path: Path) -> None:
     """Kernels of an H100 and an MI300X on an H200: one sentence names both; not so of one."""
     del db
     other = stat(PRODUCT, [20_000], bound=Bound.MEMORY, roof_ns=10_000.0, ridge=200.0)
     keep([window(), window_of("b", [other], device=MI300)])
     where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all")
-    done = program("whatif", *where, "--device", "H200")
+    done = roofwatch("whatif", *where, "--device", "H200")
     assert done.returncode == 2
     assert f"the selection holds {MI300.model}, {H100.model}: choose with --on-device" in done.stderr
-    assert program("whatif", *where, "--device", "H200", "--on-device", "mi300").returncode == 0
-    both = " ".join(program("whatif", *where, "--bandwidth", "2x").stdout.split())
+    assert roofwatch("whatif", *where, "--device", "H200", "--on-device", "mi300").returncode == 0
+    both = " ".join(roofwatch("whatif", *where, "--bandwidth", "2x").stdout.split())
     assert f"kernels of {MI300.model}, {H100.model} are added up: --on-device takes one" in both
 
 
-def test_a_bound_or_nothing_where_much_is_unknown(db: Database, keep: Keep, program: Program, tmp_path: Path) -> None:
+def test_a_bound_or_nothing_where_much_is_unknown(db: Database, keep: Keep, roofwatch: Program, tmp_path: Path) -> None:
     """Of 20,042 ns at a roof 5,000 more of unknown roof make 20 %: at least; 30,000 60 %: no answer, no speedup."""
     del db
     where = ("--db", f"sqlite:///{tmp_path}/store.db", "--since", "all", "--bandwidth", "2x")
@@ -112,23 +112,23 @@ def test_a_bound_or_nothing_where_much_is_unknown(db: Database, keep: Keep, prog
         unknown = stat(Signature("x", Kind.OTHER), [unknown_ns], bound=Bound.UNKNOWN, evidence=Evidence.NONE)
         device = dataclasses.replace(H100, model=f"device {name}")
         keep([window_of(name, [product, unknown], span_ns=100_000, represents_ns=100_000, steps=1, device=device)])
-    few, most = (program("whatif", *where, "--on-device", f"device {name}") for name in "ab")
+    few, most = (roofwatch("whatif", *where, "--on-device", f"device {name}") for name in "ab")
     # the product takes half: 10,021 of 25,042 and of 100,000
     assert "Kernels: 25.0 µs, then 15.0 µs (at least 40 % less" in few.stdout
     assert "At least: 20 % of the device time may change, too" in few.stdout
     assert "Cannot say: what 60 % of the device time would take is not known" in most.stdout
     assert "Kernels of known roof: 20.0 µs, then 10.0 µs (50 % less)" in most.stdout
-    told = json.loads(program("whatif", *where, "--on-device", "device b", "--format", "json").stdout)["prediction"]
+    told = json.loads(roofwatch("whatif", *where, "--on-device", "device b", "--format", "json").stdout)["prediction"]
     assert (told["certainty"], told["speedup"], told["span_new_ns"]) == ("cannot_say", None, None)
     assert told["open_share"] == pytest.approx(30_000 / 50_042)
 
 
-def test_a_real_trace(program: Program, traces: Path) -> None:
+def test_a_real_trace(roofwatch: Program, traces: Path) -> None:
     """A Qwen's prefill on an H100: four times the bandwidth helps and int4 does not; on the H200 it is faster."""
     file = str(traces / "kineto" / "h100_Qwen_Qwen1.5-0.5B-Chat.json.gz")
 
     def speedup(*arguments: str) -> float:
-        done = program("whatif", file, *arguments, "--format", "json")
+        done = roofwatch("whatif", file, *arguments, "--format", "json")
         assert done.returncode == 0
         told = json.loads(done.stdout)
         touched = {key: value for key, value in told["touched"].items() if key.split("_")[0] not in {"weights", "kv"}}
@@ -153,9 +153,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), WRONG)
-def test_mistakes_get_one_sentence(program: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_mistakes_get_one_sentence(roofwatch: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
     """What is wrong, and what to do."""
-    done = program("whatif", *arguments)
+    done = roofwatch("whatif", *arguments)
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
