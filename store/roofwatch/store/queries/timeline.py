@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -60,16 +60,22 @@ def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[in
     found: Groups = defaultdict(TimelineSum)
     plain = not by and only is None
     for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in (
-        whole(connection, f) if plain else connection.execute(_busy(times, by))
+        whole(connection, f) if plain else _in_order(connection.execute(_busy(times, by)), len(by))
     ):
         figures = found[tuple(group)]
         figures.sampled.add(int(span), int(busy), int(copy), int(comm))
         figures.estimated.add(float(est_span), float(est_busy), float(est_copy), float(est_comm))
-    for line in connection.execute(causes_summed(causes, [causes.c[name] for name in by])):
+    causes_of = connection.execute(causes_summed(causes, [causes.c[name] for name in by]))
+    for line in _in_order(causes_of, len(by) + 1):
         cause, total_ns, est, count, longest, example, *own = line[len(by) :]
         figures = found[tuple(line[: len(by)])]
         figures.cause(Cause(cause)).add(int(total_ns), float(est), int(count), int(longest), example, _startup(*own))
     return dict(found)
+
+
+def _in_order(rows: Iterable[Any], keys: int) -> list[Any]:
+    """By their first columns, unknown first: which of two causes as long gives the example must not be an engine's."""
+    return sorted(rows, key=lambda row: [(value is not None, value) for value in row[:keys]])
 
 
 def whole(connection: Connection, f: Filter) -> Sequence[Any]:
