@@ -8,10 +8,13 @@ engines numbers are serial numbers alone, all of day 0.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, and_, or_
+from sqlalchemy import Boolean, ColumnElement, Connection, and_, or_, true
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql import operators
+from sqlalchemy.sql.elements import BooleanClauseList, Grouping
 from sqlalchemy.sql.expression import FunctionElement
 
 from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
@@ -69,3 +72,28 @@ def in_days(number: ColumnElement[Any], since_ns: int | None, until_ns: int | No
     since = 0 if since_ns is None else min(max(day_of(since_ns), 0) << SERIAL_BITS, MOST)
     until = MOST if until_ns is None else min(max(day_of(until_ns - 1) + 1, 0) << SERIAL_BITS, MOST)
     return _InDays(number, since, until)
+
+
+def same_days(where: Iterable[ColumnElement[bool]], *numbers: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+    """Of conditions of windows what ``in_days`` says, for columns that hold the numbers of the same windows.
+
+    Postgres concludes it from a join only when it runs, after it has planned for every partition there is.
+    """
+    spans = _spans(and_(true(), *where)) or []
+    return [or_(*(_InDays(number, *span) for span in spans)) for number in numbers if spans]
+
+
+def _spans(condition: Any) -> list[tuple[Any, Any]] | None:
+    """Numbers that fulfil a condition lie in one of these; None where it does not say."""
+    if isinstance(condition, _InDays):
+        _, since, until = condition.clauses
+        return [(since, until)]
+    if isinstance(condition, Grouping):
+        return _spans(condition.element)
+    if not isinstance(condition, BooleanClauseList):
+        return None
+    parts = [_spans(part) for part in condition.clauses]
+    if condition.operator is operators.and_:
+        return next((part for part in parts if part is not None), None)
+    told = [part for part in parts if part is not None]
+    return [span for part in told for span in part] if told and len(told) == len(parts) else None

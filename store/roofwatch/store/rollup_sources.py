@@ -25,6 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from roofwatch.model.diagnosis_mistakes import EARLY_STEPS
+from roofwatch.store.days import same_days
 from roofwatch.store.rollup_schema import GREATEST, TIMES
 from roofwatch.store.schema import (
     cause_sums,
@@ -152,7 +153,7 @@ def drop_rows(where: Conditions) -> Select[Any]:
     """A row a window and reason."""
     d = window_drops.c
     query = _owners(windows.c.devices_id, d.reason, d["count"]).select_from(windows)
-    return _of_windows(query.join(window_drops, d.window_id == windows.c.id), where)
+    return _of_windows(query.join(window_drops, d.window_id == windows.c.id), [*where, *same_days(where, d.window_id)])
 
 
 def device_rows(where: Conditions) -> Select[Any]:
@@ -166,7 +167,7 @@ def device_rows(where: Conditions) -> Select[Any]:
     once = case((and_(d.position > 0, twice.exists()), 0), else_=1).label("windows")
     query = _owners(*_OF_DEVICE, once, *times).select_from(windows)
     query = query.join(window_devices, d.window_id == windows.c.id).join(devices, devices.c.id == d.device_id)
-    return _of_windows(query, where)
+    return _of_windows(query, [*where, *same_days(where, d.window_id)])
 
 
 def cause_rows(where: Conditions) -> Select[Any]:
@@ -183,7 +184,7 @@ def cause_rows(where: Conditions) -> Select[Any]:
         .join(devices, devices.c.id == d.device_id)
         .join(idle_causes, and_(c.window_id == d.window_id, c.position == d.position))
     )
-    return _of_windows(query, where)
+    return _of_windows(query, [*where, *same_days(where, d.window_id, c.window_id)])
 
 
 def _of_pieces(table: Table, query: Select[Any], where: Conditions) -> Select[Any]:

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, false, func
 
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.scope import device_matches, device_sets_of, owners, times
+from roofwatch.store.queries.scope import began, device_matches, device_sets_of, owners, times
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.rollup_sources import FIGURES, SOURCES, piece_rows, window_rows
 from roofwatch.store.schema import nodes, processes, rollups, window_sums, windows
@@ -59,7 +59,7 @@ class Plan:
 
     def _window(self, since: int | None, until: int | None, which: Which) -> ColumnElement[bool]:
         start, r = windows.c.start_unix_ns, rollups.c
-        found = times(start, since, until)
+        found = began(since, until)
         if which is not Which.ALL:
             piece = select(r.grain).where(
                 r.grain == HOUR_S,

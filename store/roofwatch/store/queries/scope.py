@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import CTE, ColumnElement, false, func, or_, select
 
 from roofwatch.model.errors import UsageError
+from roofwatch.store.days import in_days, same_days
 from roofwatch.store.filter import Filter
 from roofwatch.store.rollup_sources import weight
 from roofwatch.store.schema import device_sets, devices, labels, nodes, processes, window_devices, windows
@@ -17,8 +18,14 @@ IN_LIST = 400  # values named in one statement
 
 def conditions(f: Filter) -> list[ColumnElement[bool]]:
     """What windows, joined with their process and node, must fulfil."""
-    found = times(windows.c.start_unix_ns, f.since_unix_ns, f.until_unix_ns)
+    found = began(f.since_unix_ns, f.until_unix_ns)
     return [*found, *owners(f), *device_sets_of(f, windows.c.devices_id)]
+
+
+def began(since: int | None, until: int | None) -> list[ColumnElement[bool]]:
+    """That a window began in a time, and in which partitions such windows are."""
+    found = times(windows.c.start_unix_ns, since, until)
+    return [*found, in_days(windows.c.id, since, until)] if found else found
 
 
 def times(column: ColumnElement[int], since: int | None, until: int | None) -> list[ColumnElement[bool]]:
@@ -118,7 +125,7 @@ def devices_of(f: Filter) -> CTE:
         .join(window_devices, window_devices.c.window_id == windows.c.id)
         .join(devices, devices.c.id == window_devices.c.device_id)
     )
-    pairs = pairs.where(*device_matches(f))
+    pairs = pairs.where(*device_matches(f), *same_days(conditions(f), window_devices.c.window_id))
     # Computed first and by itself; flattened into the query, SQLite would rather scan all kernels ever stored.
     found: CTE = pairs.cte("scope").prefix_with("MATERIALIZED", dialect="sqlite")
     return found.prefix_with("MATERIALIZED", dialect="postgresql")
