@@ -34,12 +34,15 @@ def template(postgres: Postgres) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A fresh SQLite file, a fresh Postgres database: what uses it runs on each."""
     if request.param == "sqlite":
-        return str(tmp_path / "store.db")
+        yield str(tmp_path / "store.db")
+        return
     server: Postgres = request.getfixturevalue("postgres")
-    return server.url(server.create(request.getfixturevalue("template")))
+    name = server.create(request.getfixturevalue("template"))
+    yield server.url(name)
+    server.drop(name)
 
 
 @pytest.fixture
