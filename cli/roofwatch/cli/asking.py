@@ -110,7 +110,6 @@ def _from_database(url: str, query: str, asked: Asked) -> Answer:
 def _from_store(address: str, query: str, asked: Asked) -> Answer:
     from roofwatch.cli import wire  # noqa: PLC0415  # grpc takes 0.08 s
     from roofwatch.proto.v1 import roofwatch_pb2 as pb  # noqa: PLC0415
-    from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc  # noqa: PLC0415
 
     request = pb.QueryRequest(
         query=query,
@@ -120,6 +119,6 @@ def _from_store(address: str, query: str, asked: Asked) -> Answer:
         options=json.dumps(asked.options) if asked.options else "",
     )
     with wire.channel(address) as channel:
-        response = rpc.QueryStub(channel).Run(request, timeout=DEADLINE_S)
+        response = wire.answer(channel, request, DEADLINE_S)
     answer: Answer = json.loads(response.answer)
     return answer

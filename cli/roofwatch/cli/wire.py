@@ -14,7 +14,10 @@ import grpc
 from roofwatch.cli import trusting
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.proto import handshake
+from roofwatch.proto.codec import DATABASE_AWAY
 from roofwatch.proto.trust import Material
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.config import format_address, is_loopback, parse_address
 
 MAX_ANSWER_BYTES = 256 << 20  # 100,000 rows of 1 kB and more
@@ -23,6 +26,7 @@ UNREACHED = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "the store at {} did not answer in time: ask for less, or look at its load.",
     grpc.StatusCode.UNIMPLEMENTED: "what answers at {} is not a roofwatch store of this version.",
 }
+AGAIN_WITHIN_S = 5.0  # so long a store that went away while it answered may take to come back
 REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
@@ -52,12 +56,43 @@ def channel(address: str) -> Iterator[Any]:
             raise _told(error, (host, port), material) from None
 
 
+def answer(channel: Any, request: pb.QueryRequest, timeout_s: float) -> pb.QueryResponse:
+    """Ask; once more where the store went away while it answered, and came back: reading twice hurts nobody."""
+    stub = rpc.QueryStub(channel)
+    try:
+        first: pb.QueryResponse = stub.Run(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        if not _went_away(error):
+            raise
+        try:
+            grpc.channel_ready_future(channel).result(AGAIN_WITHIN_S)
+        except grpc.FutureTimeoutError:
+            raise error from None
+    else:
+        return first
+    second: pb.QueryResponse = stub.Run(request, timeout=timeout_s)
+    return second
+
+
+def _went_away(error: Any) -> bool:
+    """Whether a connection that stood broke."""
+    if error.code() is not grpc.StatusCode.UNAVAILABLE or _database_away(error):
+        return False
+    return "failed to connect" not in (error.details() or "")
+
+
+def _database_away(error: Any) -> bool:
+    return DATABASE_AWAY[0] in [tuple(pair) for pair in error.trailing_metadata() or ()]
+
+
 def _told(error: Any, address: tuple[str, int], material: Material) -> RoofwatchError:
     code, details, target = error.code(), error.details() or "", format_address(*address)
     if code in REFUSED:
         return UnreachableError(f"the store at {target} refuses: {details}.")
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return UsageError(details)
+    if _database_away(error):
+        return UnreachableError(f"the store at {target} cannot answer: {details}.")
     if code is grpc.StatusCode.UNAVAILABLE:
         problem = handshake.ask(*address, material).problem
         return UnreachableError(f"the store at {target} {problem}." if problem else NOBODY.format(target))

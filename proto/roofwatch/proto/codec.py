@@ -19,6 +19,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 SEGMENT_SCHEMA = 1
 PROTOCOL = 1
+DATABASE_AWAY = (("roofwatch-away", "database"),)  # beside UNAVAILABLE: the store is there, what it says is the reason
 MAX_SEGMENT_BYTES = 64 << 20  # decompressed; a window of 1,000 signatures is about 200 kB
 
 

@@ -11,7 +11,8 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.access import ANYBODY, NOTHING, Caller, Shown
 
 COMMANDS = 64  # that may wait for one agent
-RESULTS = 1_000  # commands whose results are kept
+RESULTS = 1_000  # commands whose results are kept…
+RESULTS_EACH, REASON_MOST = 10_000, 1_000  # …so many of each, with reasons of so many characters
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +61,10 @@ class Hub:
     async def add_result(self, result: pb.CommandResult) -> None:
         """Keep what an agent answered."""
         async with self._changed:
-            self._results.setdefault(result.id, []).append(result)
+            found = self._results.setdefault(result.id, [])
+            if len(found) < RESULTS_EACH:
+                result.reason = result.reason[:REASON_MOST]
+                found.append(result)
             while len(self._results) > RESULTS:
                 self._results.popitem(last=False)
             self._changed.notify_all()

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import math
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -14,13 +15,15 @@ from typing import Any, NoReturn
 
 import grpc
 
-from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.model.record import Node
-from roofwatch.proto.codec import PROTOCOL, WireError
+from roofwatch.proto.codec import DATABASE_AWAY, PROTOCOL, WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.access import Caller, Refusal, Why
 from roofwatch.store.budget import Budget
+from roofwatch.store.checks import check_texts
+from roofwatch.store.database import READ_S
 from roofwatch.store.filter import Filter
 from roofwatch.store.gate import Gate, calling
 from roofwatch.store.hub import Connection, Hub
@@ -133,10 +136,17 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             )
         if not said.agent or not said.boot or not said.node.host:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "hello without agent, boot or host")
+        labels = dict(said.node.labels)
+        try:
+            check_texts(
+                said.agent, said.boot, said.version, said.node.host, said.node.boot_id, *labels, *labels.values()
+            )
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"hello with {error}")
         caller, _ = calling()
         if not caller.may_write(said.node.host):
             await self._gate.refuse(_stranger(caller, said.node.host), context)
-        node = Node(said.node.host, said.node.boot_id, dict(said.node.labels))
+        node = Node(said.node.host, said.node.boot_id, labels)
         hello = Hello(said.agent, said.boot, said.version, node)
         taken = await self._budget.take(0)
         try:
@@ -259,19 +269,24 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
             await _refuse_unreadable(context)
         loop = asyncio.get_running_loop()
         try:
-            answer = await loop.run_in_executor(self._pool, self._answer, request)
+            until_s = time.monotonic() + min(READ_S, context.time_remaining() or READ_S)
+            answer = await loop.run_in_executor(self._pool, self._answer, request, until_s)
         except UsageError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except UnreachableError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error), DATABASE_AWAY)
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.INTERNAL, str(error))
         return pb.QueryResponse(answer=answer)
 
-    def _answer(self, request: pb.QueryRequest) -> bytes:
+    def _answer(self, request: pb.QueryRequest, until_s: float) -> bytes:
+        """Until a moment of the monotonic clock, when who asked has gone."""
         with self._metrics.answering(request.query):
             other = Filter.from_message(request.other) if request.HasField("other") else None
             answer = self._queries.run(
-                request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options)
-            )
+                request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options),
+                within_s=until_s - time.monotonic(),
+            )  # fmt: skip
             return json.dumps(answer, allow_nan=False).encode()
 
 
