@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, and_, or_, true
+from sqlalchemy import BigInteger, Boolean, ColumnElement, and_, or_, true
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
 from sqlalchemy.sql.elements import BooleanClauseList, Grouping
@@ -40,9 +40,27 @@ def serial(number: int) -> int:
     return number & (SHARED - 1)
 
 
-def came(connection: Connection, number: ColumnElement[int]) -> ColumnElement[int]:
+class _Came(FunctionElement[int]):
+    """What tells which of two windows came later, of a column of numbers."""
+
+    type = BigInteger()
+    inherit_cache = True
+    name = "came"
+
+
+@compiles(_Came)
+def _itself(element: _Came, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.clauses, **options))
+
+
+@compiles(_Came, "postgresql")
+def _serial(element: _Came, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} & {SHARED - 1})"
+
+
+def came(number: ColumnElement[int]) -> ColumnElement[int]:
     """By which windows are in the order in which they came."""
-    return number.op("&")(SHARED - 1) if connection.dialect.name == "postgresql" else number
+    return _Came(number)
 
 
 class _InDays(FunctionElement[bool]):

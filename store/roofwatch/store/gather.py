@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, and_, select
 
 from roofwatch.store.blocks import FACT, SUM, Ints, joined, unpack
+from roofwatch.store.days import same_days
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.rollup_sources import Conditions, weight
 from roofwatch.store.schema import (
@@ -83,7 +84,7 @@ def _places(connection: Connection, where: Conditions, known: Devices) -> _Place
         .join(nodes, nodes.c.id == processes.c.node_id)
         .join(window_devices, d.window_id == w.id)
         .join(devices, devices.c.id == d.device_id)
-        .where(*where)
+        .where(*where, *same_days(where, d.window_id))
         .order_by(w.id, d.position)
     )
     begins: dict[int, int] = {}
@@ -122,7 +123,7 @@ def from_windows(
         .join(processes, processes.c.id == windows.c.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
         .join(kernel_blocks, b.window_id == windows.c.id)
-        .where(*where)
+        .where(*where, *same_days(where, b.window_id))
     )
     parts = [
         _of_blocks([row for row in rows if row[0] in places.begins], places, wanted, histograms=histograms).reduced()

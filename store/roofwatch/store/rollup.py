@@ -19,6 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from roofwatch.store import bulk, kernel_hours
 from roofwatch.store.blocks import pack
+from roofwatch.store.days import in_days
 from roofwatch.store.gather import Devices, from_pieces, from_windows
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS, TIMES, bucket_of
 from roofwatch.store.rollup_sources import SOURCES, aggregates, causes_summed, piece_rows, total
@@ -160,7 +161,7 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int]) ->
     r, w, end = rollups.c, windows.c, bucket + grain * SECOND_NS
     devices = Devices(by_process=True)
     if grain == HOUR_S:
-        where = [w.process_id.in_(of), w.start_unix_ns >= bucket, w.start_unix_ns < end]
+        where = [w.process_id.in_(of), w.start_unix_ns >= bucket, w.start_unix_ns < end, in_days(w.id, bucket, end)]
         rows = {table.name: SOURCES[table.name](where) for table in _ROWS}
         kernels = from_windows(connection, where, (), devices, histograms=True)
     else:

@@ -14,6 +14,7 @@ from roofwatch.model.diagnosis_mistakes import Conditions
 from roofwatch.model.diagnosis_report import Calls, Scene, chosen, is_training, report
 from roofwatch.model.record import Padding, Phase, Trigger, Vendor
 from roofwatch.model.timeline import TimelineSum
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import OfDevice
 from roofwatch.store.queries import kernels, peers
@@ -54,7 +55,7 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def _latest(connection: Connection, f: Filter) -> str | None:
     """The uid of the latest window, as far as a command needs it."""
-    latest = windows_of(f, windows.c.uid).order_by(windows.c.start_unix_ns.desc(), windows.c.id.desc()).limit(1)
+    latest = windows_of(f, windows.c.uid).order_by(windows.c.start_unix_ns.desc(), came(windows.c.id).desc()).limit(1)
     uid = connection.execute(latest).scalar()
     return None if uid is None else bytes(uid).hex()[:UID_DIGITS]
 

@@ -15,6 +15,7 @@ from roofwatch.model.padding_report import report
 from roofwatch.model.padding_schemes import Seen
 from roofwatch.model.padding_split import Batches
 from roofwatch.model.padding_time import device_time
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import kernels
 from roofwatch.store.queries.scope import IN_LIST, among, windows_of
@@ -64,7 +65,7 @@ def _windows(connection: Connection, f: Filter) -> Sequence[Any]:
         w.padding_coarsened, w.padding_unread,
     )  # fmt: skip
     query = windows_of(f, *columns).where(w.padding_batches.is_not(None))
-    return connection.execute(query.order_by(w.start_unix_ns.desc(), w.id.desc())).all()
+    return connection.execute(query.order_by(w.start_unix_ns.desc(), came(w.id).desc())).all()
 
 
 def _add(connection: Connection, told: PaddingSum, found: Sequence[Any]) -> int:

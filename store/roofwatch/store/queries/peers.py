@@ -13,6 +13,7 @@ from roofwatch.model.answer import ratio
 from roofwatch.model.peers import SLACK_NS, Communication, Sight, communication, together
 from roofwatch.model.record import Collective
 from roofwatch.store import schema
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.scope import IN_LIST, windows_of
 
@@ -91,7 +92,7 @@ _COLUMNS = (
 
 def _windows(connection: Connection, query: Any, most: int) -> Sequence[Any]:
     """The latest windows of a query that hold collectives."""
-    ordered = query.where(_has_collectives()).order_by(_W.start_unix_ns.desc(), _W.id.desc()).limit(most)
+    ordered = query.where(_has_collectives()).order_by(_W.start_unix_ns.desc(), came(_W.id).desc()).limit(most)
     found: Sequence[Any] = connection.execute(ordered).all()
     return found
 

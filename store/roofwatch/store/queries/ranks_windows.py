@@ -13,6 +13,7 @@ from roofwatch.model.peers import Sight
 from roofwatch.model.ranks_laid import RankWindow
 from roofwatch.model.record import Cause
 from roofwatch.model.timeline import PARTS, Busy
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.peers import MAX_WINDOWS, run_of
 from roofwatch.store.queries.scope import IN_LIST, among, windows_of
@@ -78,7 +79,7 @@ def windows_of_job(connection: Connection, f: Filter, job: Job) -> tuple[list[Ra
     time = [_W.process_id.in_(job.processes), _W.start_unix_ns > 0]
     time += [] if f.since_unix_ns is None else [_W.start_unix_ns >= f.since_unix_ns]
     time += [] if f.until_unix_ns is None else [_W.start_unix_ns < f.until_unix_ns]
-    order = (_W.start_unix_ns.desc(), _W.id.desc())
+    order = (_W.start_unix_ns.desc(), came(_W.id).desc())
     chosen = select(_W.id).where(*time).order_by(*order).limit(MAX_WINDOWS).subquery()
     found: dict[int, tuple[Any, ...]] = {}
     for rows in connection.execute(_with_devices(chosen)).partitions(1000):  # all at once, the collector counts them

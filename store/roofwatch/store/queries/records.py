@@ -64,7 +64,7 @@ def records(connection: Connection, asked: Asked) -> dict[str, Any]:
     return {
         "scope": scope,  # what the page's coverage is of
         "upto": upto,
-        "next": [taken[-1].start_unix_ns, taken[-1].id] if more else None,
+        "next": [taken[-1].start_unix_ns, taken[-1].came] if more else None,
         "without_kernels": sum(one.rows is None and one.device_records > 0 for one in taken),
         "windows": _told(connection, kept),
         **_rows(connection, kept, _devices(connection, asked.scope, [one.id for one in kept])),
@@ -96,17 +96,17 @@ def _windows(connection: Connection, f: Filter, after: tuple[int, int] | None, u
     columns = (
         w.id, w.uid, w.start_unix_ns, w.duration_ns, w.steps, w.first_step, w.represents_ns, w.trigger, w.collector,
         w.device_records, nodes.c.host, p.id.label("process"), p.node_id, p.pid, p.job, p.rank, p.local_rank,
-        p.world_size, p.model, kernel_blocks.c.rows,
+        p.world_size, p.model, kernel_blocks.c.rows, came(w.id).label("came"),
     )  # fmt: skip
     query = (
-        windows_of(f, *columns)
-        .outerjoin(kernel_blocks, kernel_blocks.c.window_id == w.id)
-        .where(came(connection, w.id) <= upto)
+        windows_of(f, *columns).outerjoin(kernel_blocks, kernel_blocks.c.window_id == w.id).where(came(w.id) <= upto)
     )
     if after is not None:
         start, number = after
-        query = query.where(w.start_unix_ns >= start, or_(w.start_unix_ns > start, w.id > number))
-    rows: Sequence[Row[Any]] = connection.execute(query.order_by(w.start_unix_ns, w.id).limit(PAGE_WINDOWS + 1)).all()
+        query = query.where(w.start_unix_ns >= start, or_(w.start_unix_ns > start, came(w.id) > number))
+    rows: Sequence[Row[Any]] = connection.execute(
+        query.order_by(w.start_unix_ns, came(w.id)).limit(PAGE_WINDOWS + 1)
+    ).all()
     return rows
 
 

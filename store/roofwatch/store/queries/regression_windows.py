@@ -13,6 +13,7 @@ from sqlalchemy import Connection, and_, func, select
 
 from roofwatch.model.record import Signature
 from roofwatch.store.blocks import FACT
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import each_window
 from roofwatch.store.queries.kernels import described
@@ -108,7 +109,7 @@ def read_side(connection: Connection, f: Filter, skip_start_ns: int, most: int =
         .join(window_devices, wd.window_id == w.id)
         .join(devices, and_(d.id == wd.device_id, d.model == numbered.device))
         .where(place // whole > (place - most) // whole)  # every whole ÷ most-th
-        .order_by(d.model, w.process_id, w.start_unix_ns, w.id, wd.position)
+        .order_by(d.model, w.process_id, w.start_unix_ns, came(w.id), wd.position)
     )  # fmt: skip
     units: dict[tuple[int, str], Unit] = {}
     counts: dict[str, int] = {}
@@ -135,7 +136,7 @@ def _numbered(f: Filter, skip_start_ns: int) -> Any:
         first = select(func.min(own.c.start_unix_ns)).where(own.c.process_id == w.process_id).scalar_subquery()
         pairs = pairs.where(w.start_unix_ns - func.coalesce(processes.c.start_unix_ns, first) >= skip_start_ns)
     c = pairs.cte("pairs").c
-    order = (c.process_id, c.start_unix_ns, c.window_id)
+    order = (c.process_id, c.start_unix_ns, came(c.window_id))
     place = func.row_number().over(partition_by=c.device, order_by=order).label("place")
     return select(c.window_id, c.device, place, func.count().over(partition_by=c.device).label("whole")).cte("numbered")
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from roofwatch.model.record import Cause
 from roofwatch.model.timeline import Startup, TimelineSum, row
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of
@@ -108,7 +109,7 @@ def _windows(connection: Connection, f: Filter, limit: int) -> tuple[Places, lis
     w, p = windows.c, processes.c
     query = windows_of(
         f, w.id, w.uid, w.start_unix_ns, w.first_step, w.steps, nodes.c.host, p.id.label("process"), p.pid, p.model
-    ).order_by(w.start_unix_ns.desc(), w.id.desc())
+    ).order_by(w.start_unix_ns.desc(), came(w.id).desc())
     found = connection.execute(query.limit(limit) if limit else query).all()
     models = _models(connection, f, "window_id")
     places: Places = {

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, select
 
 from roofwatch.model.answer import MfuSum, ratio
 from roofwatch.store import schema
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import lost, lost_noise, mfu_by
 from roofwatch.store.queries.scope import among, devices_of, windows_of
@@ -29,7 +30,7 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.first_step,
         w.close_path, w.open_ns, w.quiesce_ns, w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns,
         w.lost_in_ns, w.lost_after_ns, w.parse_cpu_ns, lost().label("lost_ns"),
-    ).order_by(w.start_unix_ns.desc(), w.id.desc())  # fmt: skip
+    ).order_by(w.start_unix_ns.desc(), came(w.id).desc())  # fmt: skip
     found = connection.execute(query.limit(limit) if limit else query).all()
     shown = {row.id for row in found}
     on = _devices_of_windows(connection, f, shown)
