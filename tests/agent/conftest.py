@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -132,6 +133,13 @@ class AgentProcess:
     def status(self) -> dict[str, Any]:
         """What it says about itself."""
         return status.request(str(self.socket))
+
+    def segments(self) -> list[pb.Segment]:
+        """What is in its spool, once it has stopped."""
+        database = sqlite3.connect(self.state / "spool.db")
+        blobs = database.execute("SELECT envelope FROM segment ORDER BY row").fetchall()
+        database.close()
+        return [codec.unseal(pb.SegmentEnvelope.FromString(blob)) for (blob,) in blobs]
 
     def stop(self, within: float = 10.0) -> int:
         """SIGTERM; its exit code."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,15 +13,6 @@ import psutil
 
 from roofwatch.agent import sealer
 from roofwatch.proto import codec
-from roofwatch.proto.v1 import roofwatch_pb2 as pb
-
-
-def spooled(agent):
-    """The segments in a stopped agent's spool."""
-    database = sqlite3.connect(agent.state / "spool.db")
-    blobs = database.execute("SELECT envelope FROM segment ORDER BY row").fetchall()
-    database.close()
-    return [codec.unseal(pb.SegmentEnvelope.FromString(blob)) for (blob,) in blobs]
 
 
 def test_a_window_comes_to_the_spool_as_the_job_and_the_kernel_told_it(agents, job, wait):
@@ -40,7 +30,7 @@ def test_a_window_comes_to_the_spool_as_the_job_and_the_kernel_told_it(agents, j
     wait(lambda: agent.status()["windows"].get("recorded") == 2, "two windows read")
     assert agent.stop() == 0
 
-    windows = [window for segment in spooled(agent) for window in codec.windows(segment)]
+    windows = [window for segment in agent.segments() for window in codec.windows(segment)]
     process = windows[0].process
     assert (process.pid, process.model, process.rank) == (os.getpid(), "llama", 1)
     assert (dict(process.labels), dict(process.node.labels)) == ({"git": "abc"}, {"rack": "7"})
@@ -62,7 +52,7 @@ def test_windows_that_finish_together_share_a_segment_with_the_drops(agents, job
     wait(lambda: agent.status()["spool"]["segments"], "a segment")
     assert agent.stop() == 0
 
-    (segment,) = spooled(agent)
+    (segment,) = agent.segments()
     assert len(segment.windows) == 2
     assert dict(segment.agent_drops) == {"parse_error": 1}
 
@@ -151,7 +141,7 @@ def test_a_stopped_agent_leaves_nothing_behind(agents, job, wait):
     assert not child.is_running()
     assert list(agent.socket.parent.iterdir()) == []
     assert client.closed()
-    assert [dict(segment.agent_drops) for segment in spooled(agent)] == [{"stopping": 1}]
+    assert [dict(segment.agent_drops) for segment in agent.segments()] == [{"stopping": 1}]
 
 
 def test_a_killed_agent_takes_its_worker_along_and_the_next_one_starts(agents, job, wait):
@@ -175,7 +165,7 @@ def test_a_killed_agent_takes_its_worker_along_and_the_next_one_starts(agents, j
     wait(lambda: agent.status()["windows"].get("sealed") == 1, "a window sealed")
     assert agent.status()["spool"]["windows"] == 2
     assert agent.stop() == 0
-    processes = {w.process.id for segment in spooled(agent) for w in codec.windows(segment)}
+    processes = {w.process.id for segment in agent.segments() for w in codec.windows(segment)}
     assert len(processes) == 1  # the job is the same process to both agents
 
 

@@ -112,6 +112,7 @@ class Agent:
         self._registry.stop()
         self._listener.close()
         await self._intake.parser.stop(STOP_WITHIN_S * PARSE_SHARE)
+        self._intake.stop()
         self._sealer.flush()
         if self._sending is not None and self._uplink is not None:
             if self._uplink.connected:

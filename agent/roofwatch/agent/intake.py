@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from roofwatch.agent import counters, link, messages
+from roofwatch.agent import counters, link, messages, nvml
 from roofwatch.agent.config import MIB, Config
 from roofwatch.agent.graphs import GraphLogs
 from roofwatch.agent.log import Log
@@ -22,7 +22,7 @@ from roofwatch.agent.sealer import Sealer
 from roofwatch.agent.slot import Open
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
-from roofwatch.model.record import Window
+from roofwatch.model.record import Vendor, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -38,6 +38,7 @@ class Pending:
     message: messages.WindowMessage
     uid: str
     asked: Open
+    readings: list[nvml.States]  # how its devices ran, when it was asked for and when it arrived
 
 
 class Intake:
@@ -52,7 +53,9 @@ class Intake:
         self._log = log
         self._graphs = GraphLogs()
         self.parser = Parser(config, count, self._parsed, worker_command)
-        self.scheduler = Scheduler(config, count, lambda: self.parser.backlog)
+        self.scheduler = Scheduler(config, count, lambda: self.parser.backlog, self._asked)
+        self._nvml = nvml.Nvml(log)
+        self._readings: dict[Member, list[nvml.States]] = {}  # of the window that was asked for
 
     def registered(self, member: Member) -> None:
         """Schedule a new process."""
@@ -64,6 +67,7 @@ class Intake:
         """Forget a process."""
         self.scheduler.remove(member)
         self._graphs.forget(member)
+        self._readings.pop(member, None)
         self._log.info("gone", pid=member.process.pid)
 
     def refused(self, member: Member, message: Mapping[str, Any]) -> None:
@@ -101,7 +105,9 @@ class Intake:
         elif not _around_now(arrived):
             self._lose(member, counters.BAD_WINDOW, "a window of another time", fd)
         else:
-            pending = Pending(member, arrived, uuid.uuid4().hex, answered)
+            readings = self._readings.pop(member, [])
+            self._read_devices(member, readings)
+            pending = Pending(member, arrived, uuid.uuid4().hex, answered, readings)
             context = WindowContext(
                 uid=pending.uid,
                 process=member.process,
@@ -117,6 +123,19 @@ class Intake:
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays)))
+
+    def _asked(self, member: Member) -> None:
+        """A window was asked for: how do the process's devices run?"""
+        readings = self._readings[member] = []
+        self._read_devices(member, readings)
+
+    def _read_devices(self, member: Member, readings: list[nvml.States]) -> None:
+        uuids = [d.uuid for d in member.hello.devices if d.vendor is Vendor.NVIDIA and d.uuid]
+        self._nvml.ask(uuids, readings.append)  # on its thread; a list takes it
+
+    def stop(self) -> None:
+        """End what runs beside."""
+        self._nvml.stop()
 
     def _charge(self, member: Member, asked: Open, message: messages.WindowMessage, events: int) -> None:
         residue = self.scheduler.paid(member, asked, message.cost, events, message.after_steps)
@@ -155,7 +174,21 @@ class Intake:
             self._counters.represented_ns += window.represents_ns
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
+        window = _with_states(window, nvml.together(pending.readings))
         self._sealer.add(window, len(answer.segment))
+
+
+def _with_states(window: Window, states: nvml.States) -> Window:
+    """A window whose devices tell how they ran, as far as their profile has not told it."""
+    if not states:
+        return window
+    return replace(
+        window,
+        devices=tuple(
+            d if d.state is not None or d.device.uuid not in states else replace(d, state=states[d.device.uuid])
+            for d in window.devices
+        ),
+    )
 
 
 def _around_now(arrived: messages.WindowMessage) -> bool:

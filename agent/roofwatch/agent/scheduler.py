@@ -38,13 +38,20 @@ RANKS_WAIT = 30  # times, about a second each, that a rank waits until the other
 class Scheduler:
     """Asks for windows. Runs in the event loop's thread."""
 
-    def __init__(self, config: Config, counters: Counters, backlog: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        counters: Counters,
+        backlog: Callable[[], int],
+        asked: Callable[[Member], None] = lambda _: None,
+    ) -> None:
         self.interval_s = config.interval
         self.wish = Wish(config.steps, config.duration_ms)
         self._max_events = config.max_events
         self._metrics = config.npu_metrics  # one set a window, in turn
         self._counters = counters
         self._backlog = backlog
+        self._asked = asked  # told of each window that is asked for
         self.budget = Budget(config.budget / 100, config.hard_stop / 100)
         self._batches = 0
         self._slots: dict[Member, Slot] = {}
@@ -133,6 +140,7 @@ class Scheduler:
             message["align"] = list(align)
         if member.hello.close_path == protocol.NPU:
             message["metrics"] = self._metrics[slot.rates.taken % len(self._metrics)]
+        self._asked(member)
         return "" if member.connection.send(message) else "gone"
 
     def answered(self, member: Member, request: int, *, refused: str = "") -> Open | None:

@@ -59,7 +59,8 @@ def read(fd: int, form: str, context: WindowContext) -> Window:  # noqa: ARG001 
 
 
 def window(events: int, context: WindowContext) -> Window:
-    """One kernel of 5 calls and 1 ms on one CPU."""
+    """One kernel of 5 calls and 1 ms on the process's GPU, else on a CPU."""
+    device = next((d for d in context.devices if d.vendor is Vendor.NVIDIA), Device(Vendor.CPU, "cpu"))
     signature = Signature("aten::mm", Kind.MATMUL, op="aten::mm")
     stat = KernelStat(
         signature, 0, 5, 1_000_000, 100_000, 300_000, Histogram.from_values([200_000] * 5), Bound.UNKNOWN, Evidence.NONE
@@ -71,7 +72,7 @@ def window(events: int, context: WindowContext) -> Window:
         duration_ns=50_000_000,
         trigger=context.trigger,
         collector="stand-in",
-        devices=(DeviceWindow(Device(Vendor.CPU, "cpu"), 50_000_000, 1_000_000),),
+        devices=(DeviceWindow(device, 50_000_000, 1_000_000),),
         kernels=(stat,),
         ledger=Ledger(events, 5, 1_000_000, has_host_events=True),
         steps=context.steps,
