@@ -1,4 +1,4 @@
-"""Whether a program of this image does its work, told by its metrics: exit 0 or 1. One small request, no imports of ours.
+"""Whether a program of this image does its work, told by its metrics: exit 0 or 1. One request, no imports of ours.
 
 Usage: healthy.py PORT [GAUGE], where a gauge must be 1: ``healthy.py 9431 roofwatch_store_serving``.
 """

