@@ -57,6 +57,10 @@ def test_devices_that_are_not_alike_are_named(answer: Answer) -> None:
     """Figures of several device models are added up, which the head says; of one there is no word."""
     head = kernels.head({**answer, "device_models": ["NVIDIA H100", "AMD MI300X"]}, [], 80)
     assert head[-1] == "2 device models added up (--device takes one) · NVIDIA H100 · AMD MI300X"
+    apart = kernels.head({**answer, "query": {"by": "op"}, "device_models": ["NVIDIA H100", "AMD MI300X"]}, [], 80)
+    assert " · ".join(apart[-2:]) == (
+        "2 device models, each with its own rows (--device takes one) · NVIDIA H100 · AMD MI300X"
+    )
     five = " · ".join(kernels.head({**answer, "device_models": list("abcde")}, [], 80))
     assert five.endswith("5 device models added up (--device takes one) · a · b · c · d · and 1 more")
     assert kernels.head({**answer, "device_models": ["a"]}, [], 80) == kernels.head(answer, [], 80)

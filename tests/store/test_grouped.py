@@ -117,6 +117,8 @@ def test_never_over_device_models(db: Database, writer: Writer) -> None:
     for by in ("kernel", "op", "kind", "module"):
         rows = asked(queries, by)["rows"]
         assert [(row["device"], row["est_ns"]) for row in rows] == [(MI300.model, 3000), (H100.model, 1500)]
+    assert asked(queries, "op", limit=1)["device_models"] == [MI300.model, H100.model]  # also what is not shown
+    assert asked(queries, "op", HOUR_NS, Filter(device=H100.model))["device_models"] == [H100.model]
     rows = asked(queries, "node")["rows"]
     assert [(row["node"], row["device"], row["est_ns"]) for row in rows] == [
         ("gpu-07", MI300.model, 3000), ("gpu-07", H100.model, 1000), ("gpu-08", H100.model, 500),

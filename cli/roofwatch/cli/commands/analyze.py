@@ -14,6 +14,7 @@ EPILOG = """\b
 Examples:
   roofwatch analyze trace.json.gz
   roofwatch analyze trace.json --top 0 --format json > kernels.json
+  roofwatch analyze trace.json --by op
   roofwatch analyze cpu.json --here --threads 4
   roofwatch analyze replay.json --graph-capture capture.json
   roofwatch analyze node1_4711_20250109_ascend_pt
@@ -31,24 +32,36 @@ it once ('roofwatch devices calibrate') and add --here for verdicts.
 Kernels that a CUDA or HIP graph launched have no ops of their own. A profile
 that ran while the graph was captured has them: --graph-capture lays the
 replayed kernels along it. What stays without is "graph N, unattributed".
+\b
+--by merges kernels as in 'roofwatch top --by': device models are never merged.
 """
+BY = ("kernel", "op", "kind", "module", "device")
 
 
 @click.command("analyze", epilog=EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
+@click.option("--by", type=click.Choice(BY), help="What a row is, instead of a signature.")
 @options.recorded_here
 @options.graph_captures
 @options.limit(20)
 @options.output
-def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, ...], limit: int, form: str) -> int:
+def command(
+    file: Path,
+    by: str | None,
+    here: bool,
+    threads: int | None,
+    captures: tuple[Path, ...],
+    limit: int,
+    form: str,
+) -> int:
     """Show what the time of one trace file, or folder, went to.
 
     The same answer as top gives from a store, with the device, where it waited and why.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy and more
     from roofwatch.cli.files import Origin, captured, hints, recorded_on, unjudged, window_of  # noqa: PLC0415
-    from roofwatch.cli.render import kernels  # noqa: PLC0415
-    from roofwatch.model import answer, answer_rows  # noqa: PLC0415
+    from roofwatch.cli.render import grouped, kernels  # noqa: PLC0415
+    from roofwatch.model import answer, answer_rows, grouping, grouping_file  # noqa: PLC0415
 
     cpu = recorded_on(here, threads)
     window, problem = window_of(file, Origin(cpu=cpu, graphs=captured(captures)))
@@ -62,9 +75,10 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
             "threads": cpu.units,
             "graph_captures": [str(path) for path in captures],
             "limit": limit,
+            **({"by": by} if by else {}),
         },
         coverage,
-        answer_rows.rows(answer_rows.sums_of(window), limit),
+        grouping_file.rows(window, by, limit) if by else answer_rows.rows(answer_rows.sums_of(window), limit),
         device=answer.device_json(window.devices[0].device) if window.devices else None,
         timeline=answer.timeline(window.devices),
         graphs=answer.graphs_json(window),
@@ -76,8 +90,8 @@ def command(file: Path, here: bool, threads: int | None, captures: tuple[Path, .
     code = showing.show(
         result,
         form,
-        answer_rows.ROW_KEYS,
-        lambda it, room: kernels.report(it, title, room, then, shorter),
+        grouping.GROUP_KEYS if by else answer_rows.ROW_KEYS,
+        lambda it, room: (grouped if by else kernels).report(it, title, room, then, shorter),
         empty=_nothing(file),
     )
     if unknown := unjudged(file, window, cpu):

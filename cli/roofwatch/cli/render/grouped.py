@@ -1,4 +1,4 @@
-"""``top --by``: what the time went to by kernel, op, kind, module, node or device."""
+"""``top --by`` and ``analyze --by``: what the time went to by kernel, op, kind, module, node or device."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ WHOLE = 0.995  # of the time: from there on a bound is told without its share
 DIGITS = 6  # of a process's id or a uuid, beside a device that nothing else tells from its like
 
 
-def report(answer: Answer, title: Sequence[str], room: int, command: str = "") -> str:
-    """Head, table and a word on what is left out; with stretches of time their course, a line a group."""
+def report(answer: Answer, title: Sequence[str], room: int, then: str = "", shorter: str = "") -> str:
+    """Head, table and a word on what is left out; with stretches of time their course, a line a group.
+
+    ``then`` and ``shorter`` as in ``kernels.report``.
+    """
     by, every = answer["query"]["by"], answer["query"].get("every_ns")
     groups = answer["groups"] if every else answer["rows"]
     # To the head a group is as many rows as it has bounds.
     parts = [{"share": (row["share"] or 0.0) * of, "bound": b} for row in groups for b, of in row["bounds"].items()]
     lines = kernels.head({**answer, "rows": parts}, title, room)
-    lines += [*kernels.next_command(answer, (command,), room), ""]
+    lines += [*kernels.next_command(answer, (then, shorter), room), ""]
     names = _names(groups, by)
     several = len({row["device"] for row in groups}) > 1
     if groups and every:
@@ -103,4 +106,5 @@ def _name(row: Row, by: str) -> str:
         return text.UNKNOWN if told is None else text.kernel(told) if by == "kernel" else text.clean(told)
     number = [] if row["index"] is None else [str(row["index"])]
     process = [row["process"][:DIGITS]] if row["process"] else []
-    return ":".join([text.clean(row["node"] or text.UNKNOWN), *number, *process])
+    node = [text.clean(row["node"])] if row["node"] else []  # a file does not tell it
+    return ":".join([*node, *number, *process]) or text.clean(row["device"]) or kernels.UNNAMED

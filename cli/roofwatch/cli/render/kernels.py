@@ -73,17 +73,21 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     parts += _outside(answer["rows"])
     parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
-    together = _together(answer.get("device_models", ()), room)
+    together = _together(answer.get("device_models", ()), room, apart="by" in answer.get("query", ()))
     return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room), *together]
 
 
-def _together(models: Sequence[str], room: int) -> list[str]:
-    """That devices which are not alike are added up, where there are several models."""
+def _together(models: Sequence[str], room: int, *, apart: bool) -> list[str]:
+    """Which device models there are, where there are several: added up above, and in rows unless these are ``apart``.
+
+    The head's shares are of all of them in any case.
+    """
     if len(models) < 2:
         return []
     named = [text.clean(model or "unnamed device") for model in models[:4]]
     more = [f"and {len(models) - 4} more"] if len(models) > 4 else []
-    return text.joined([f"{len(models)} device models added up (--device takes one)", *named, *more], room)
+    how = "device models, each with its own rows" if apart else "device models added up"
+    return text.joined([f"{len(models)} {how} (--device takes one)", *named, *more], room)
 
 
 def _cost(cost: Row | None) -> list[str]:

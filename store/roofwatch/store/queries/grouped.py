@@ -72,8 +72,9 @@ def _grouped(connection: Connection, f: Filter, by: str, size: int, limit: int) 
     sums = summed(shown, at, _merged(spread, of_spread, np.arange(len(ranked))), known, roofs) if ranked else []
     whole = float(found.est.sum())
     rows = [row(place, one, whole) for place, one in zip(places, sums, strict=True)]
+    models = sorted({group.model for group in found.groups})
     if not size:
-        return {"rows": rows}
+        return {"device_models": models, "rows": rows}
     starts, stretch = np.unique(found.start, return_inverse=True)
     wholes = np.bincount(stretch, found.est, len(starts)).tolist()
     cells, cell = np.unique(_cells(at, shown.start, starts), return_inverse=True)
@@ -81,6 +82,7 @@ def _grouped(connection: Connection, f: Filter, by: str, size: int, limit: int) 
     sums = summed(shown, cell, merged, known, roofs) if len(cells) else []
     told = [divmod(one, len(starts)) for one in cells.tolist()]
     return {
+        "device_models": models,
         "groups": rows,
         "rows": [
             row(places[which], one, wholes[i], int(starts[i]) or None)
