@@ -92,7 +92,7 @@ class Decoder:
         """One window as a record, with or without its kernels."""
         if len(w.uid) != 16:
             raise ValueError(f"a window uid of {len(w.uid)} bytes")
-        devices = tuple(self._device_window(d) for d in w.devices)
+        devices = tuple([self._device_window(d) for d in w.devices])
         return Window(
             uid=w.uid.hex(),
             process=self.processes[w.process],
@@ -109,8 +109,8 @@ class Decoder:
             cost=_cost(w.cost) if w.HasField("cost") else None,
             padding=_padding(w.padding) if w.HasField("padding") else None,
             first_step=w.first_step if w.HasField("first_step") else None,
-            collectives=self._collectives(w.collectives, len(devices)),
-            graphs=tuple(_graph(graph, len(devices)) for graph in w.graphs),
+            collectives=self._collectives(w.collectives, len(devices)) if w.HasField("collectives") else (),
+            graphs=tuple([_graph(graph, len(devices)) for graph in w.graphs]),
         )
 
     def _collectives(self, c: pb.Collectives, devices: int) -> tuple[Collective, ...]:
@@ -126,7 +126,7 @@ class Decoder:
             device=self.devices[d.device],
             span_ns=d.span_ns,
             busy_ns=d.busy_ns,
-            causes=tuple(_cause(c) for c in d.causes),
+            causes=tuple([_cause(c) for c in d.causes]),
             exposed_copy_ns=d.exposed_copy_ns,
             exposed_communication_ns=d.exposed_communication_ns,
             memory_used_bytes=_known(d.memory_used_bytes),

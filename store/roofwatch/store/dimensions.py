@@ -90,9 +90,10 @@ class Dimensions:
                 signatures[int(of.ids[number])] = of.signatures[number]
         new = self.known.news(schema.signatures, dict.fromkeys(signatures))
         names = {text for i in new for s in (signatures[i],) for text in (s.kernel, s.op, s.module) if text is not None}
-        texts = self.known.news(schema.texts, {text_id(text): text for text in names})
+        ids = {text: text_id(text) for text in names}
+        texts = self.known.news(schema.texts, {i: text for text, i in ids.items()})
         bulk.insert(connection, schema.texts, ("id", "value"), list(chain.from_iterable(texts.items())), bulk.nothing())
-        flat = list(chain.from_iterable(signature_row(i, signatures[i]) for i in new))
+        flat = list(chain.from_iterable(signature_row(i, signatures[i], ids) for i in new))
         bulk.insert(connection, schema.signatures, SIGNATURE_NAMES, flat, bulk.nothing())
 
     def _roofs(self, connection: Connection, group: Sequence[Unpacked]) -> None:

@@ -57,24 +57,20 @@ class Loader:
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""
-        outcomes = []
-        fresh = []
         for work in group:
             if isinstance(work, Hello):
                 self._hello(connection, work)
-                outcomes.append(STORED)
-                continue
-            outcome = self._segment(connection, work)
-            outcomes.append(outcome)
-            if outcome is STORED:
-                fresh.append(work)
+        segments = [work for work in group if isinstance(work, Unpacked)]
+        became = self._segments(connection, segments)
+        fresh = [work for work, outcome in zip(segments, became, strict=True) if outcome is STORED]
         windows = self._new_windows(connection, fresh)
         self.dimensions.write(connection, fresh)
         self._window_parts(connection, windows)
         self._kernels(connection, windows)
         rollup.changed(connection, windows)
         rollup.close(connection, windows, self.newest, self.waiting, self.broken)
-        return outcomes
+        each = iter(became)
+        return [STORED if isinstance(work, Hello) else next(each) for work in group]
 
     def _kernels(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:
         blocks = [
@@ -90,22 +86,25 @@ class Loader:
         row = (agent_id(hello.agent, hello.boot), hello.agent, hello.boot, hello.version, node_id(hello.node))
         bulk.insert(connection, schema.agents, names, (*row, self.now_ns()), bulk.update(schema.agents, names))
 
-    def _segment(self, connection: Connection, work: Unpacked) -> Outcome:
-        """Take a segment's number; a number that is taken is a repetition, or a second agent of the same name."""
-        agent, t = agent_id(work.agent, work.boot), schema.segments
-        row = (agent, work.sequence, work.crc32, len(work.windows), self.now_ns())
+    def _segments(self, connection: Connection, group: Sequence[Unpacked]) -> list[Outcome]:
+        """Take the numbers of segments; one that is taken is a repetition, or a second agent of the same name."""
+        keys = [(agent_id(work.agent, work.boot), work.sequence) for work in group]
+        now = self.now_ns()
+        rows = ((*key, work.crc32, len(work.windows), now) for key, work in zip(keys, group, strict=True))
         names = ("agent_id", "sequence", "crc32", "windows", "received_unix_ns")
-        if bulk.insert_returning(connection, t, names, row, ("sequence",)):
-            drops = [(agent, work.sequence, reason, count) for reason, count in work.drops.items()]
-            columns = ("agent_id", "sequence", "reason", "count")
-            bulk.insert(connection, schema.agent_drops, columns, list(chain.from_iterable(drops)))
-            return STORED
-        stored = select(t.c.crc32).where(t.c.agent_id == agent, t.c.sequence == work.sequence)
-        if connection.execute(stored).scalar() == work.crc32:
-            return DUPLICATE
-        return rejected(
-            f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
-        )
+        flat = list(chain.from_iterable(rows))
+        new = {tuple(row) for row in bulk.insert_returning(connection, schema.segments, names, flat, names[:2])}
+        outcomes, drops = [], []
+        for key, work in zip(keys, group, strict=True):
+            if key in new:
+                new.remove(key)  # the same segment again in this group is a repetition
+                drops += [(*key, reason, count) for reason, count in work.drops.items()]
+                outcomes.append(STORED)
+            else:
+                outcomes.append(_taken(connection, key, work))
+        columns = ("agent_id", "sequence", "reason", "count")
+        bulk.insert(connection, schema.agent_drops, columns, list(chain.from_iterable(drops)))
+        return outcomes
 
     def _new_windows(self, connection: Connection, group: Iterable[Unpacked]) -> list[tuple[int, UnpackedWindow]]:
         """Insert the windows whose uid is not stored yet; with the number each was given."""
@@ -174,3 +173,13 @@ class Loader:
             for position, g in enumerate(w.window.graphs)
         )  # fmt: skip
         bulk.insert(connection, schema.graphs, GRAPH_NAMES, list(chain.from_iterable(graphs)))
+
+
+def _taken(connection: Connection, key: tuple[int, int], work: Unpacked) -> Outcome:
+    """What a segment is whose number is stored."""
+    t = schema.segments.c
+    if connection.execute(select(t.crc32).where(t.agent_id == key[0], t.sequence == key[1])).scalar() == work.crc32:
+        return DUPLICATE
+    return rejected(
+        f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
+    )

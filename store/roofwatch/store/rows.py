@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from roofwatch.model.answer import device_json, estimated, weight_of
 from roofwatch.model.record import Cost, Device, DeviceState, Padding, Signature
 from roofwatch.store import schema
-from roofwatch.store.identity import text_id
 from roofwatch.store.unpack import UnpackedWindow
 
 COLLECTIVE_NAMES = tuple(c.name for c in schema.collectives.columns)
@@ -30,9 +30,9 @@ def device_row(identity: int, d: Device, peaks: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def signature_row(identity: int, s: Signature) -> tuple[Any, ...]:
-    """A row of ``signatures``."""
-    names = [None if text is None else text_id(text) for text in (s.kernel, s.op, s.module)]
+def signature_row(identity: int, s: Signature, ids: Mapping[str, int]) -> tuple[Any, ...]:
+    """A row of ``signatures``; ``ids`` are those of texts."""
+    names = [None if text is None else ids[text] for text in (s.kernel, s.op, s.module)]
     return (
         identity, *names, str(s.kind), str(s.phase), s.shapes, s.dtypes, s.arguments, s.formula, s.precision, s.unit,
         s.flops, s.bytes, s.flops_max,
