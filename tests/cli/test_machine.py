@@ -275,6 +275,6 @@ def test_the_doctors_json(started: Roofwatch) -> None:
     assert done.returncode == 1
     rows = json.loads(done.stdout)["rows"]
     assert [row["check"] for row in rows] == [
-        "python", "torch", "socket", "agent", "spool", "store", "clock", "calibration",
+        "python", "torch", "socket", "agent", "spool", "store", "trust", "clock", "calibration",
     ]  # fmt: skip
     assert all(row["advice"] for row in rows if row["status"] != "ok")

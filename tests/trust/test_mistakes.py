@@ -168,7 +168,7 @@ def test_metrics_over_tls_take_new_files_and_wait_for_nobody(site):
             began = time.monotonic()
             assert b"probe 7.0" in _page(server.server_port, ca, str(site.certs / "read"))
             assert time.monotonic() - began < pages.WITHIN_S / 2
-        with pytest.raises(OSError, match=r"(?i)certificate required|reset|handshake"):
+        with pytest.raises(OSError, match=r"(?i)certificate required|reset|handshake|EOF"):
             _page(server.server_port, ca, None)
     finally:
         server.shutdown()
@@ -183,3 +183,25 @@ def _page(port: int, ca: str, client: str | None) -> bytes:
     with socket.create_connection(("127.0.0.1", port), 5) as sock, context.wrap_socket(sock) as secured:
         secured.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         return b"".join(iter(lambda: secured.recv(65536), b""))
+
+
+def test_doctor_counts_the_days(site, tokens, monkeypatch):
+    """Of our CA and certificate and of the store's; soon is a warning, over is a failure."""
+    from roofwatch.cli import doctor_trust  # noqa: PLC0415 - one case
+
+    monkeypatch.setenv("ROOFWATCH_TLS_CA", str(site.certs / "ca.pem"))
+    status, detail, advice = doctor_trust.found(tokens.address, "/nowhere/agent.sock")
+    assert (status, advice) == ("ok", None)
+    assert detail == "CA 3649 days, the store's 364 days"
+    site.certify("client", "short", "--role", "read", "--days", "10")
+    for name, told in (("short", ("warn", "mine 9 days")), ("gone", ("fail", "mine HAS ENDED"))):
+        if name == "gone":
+            site.past(authority.Wanted("gone", roles=("read",)))
+        monkeypatch.setenv("ROOFWATCH_TLS_CERT", str(site.certs / f"{name}.pem"))
+        monkeypatch.setenv("ROOFWATCH_TLS_KEY", str(site.certs / f"{name}.key"))
+        status, detail, advice = doctor_trust.found(tokens.address, "/nowhere/agent.sock")
+        assert (status, told[1] in detail, advice is None) == (told[0], True, False)
+    for variable in ("CA", "CERT", "KEY"):
+        monkeypatch.delenv(f"ROOFWATCH_TLS_{variable}")
+    assert doctor_trust.found("127.0.0.1:1", "/nowhere/agent.sock")[0] == "ok"
+    assert doctor_trust.found("store.example:1", "/nowhere/agent.sock")[0] == "warn"

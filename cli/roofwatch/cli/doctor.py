@@ -98,6 +98,7 @@ def run(asked: Asked) -> list[Check]:
         ("agent", agent),
         ("spool", spool),
         ("store", store),
+        ("trust", trust),
         ("clock", clock),
         ("calibration", calibration),
     )
@@ -230,6 +231,14 @@ def store(asked: Asked) -> Check:
     except RoofwatchError as error:
         return Check("store", "fail", str(error).split(": start")[0], "start one: roofwatch store serve")
     return Check("store", "ok", f"{asked.store} has {answer['coverage']['windows']} windows")
+
+
+def trust(asked: Asked) -> Check:
+    """How long the certificates are good that this machine uses and meets."""
+    from roofwatch.cli import doctor_trust  # noqa: PLC0415
+
+    status, detail, advice = doctor_trust.found(asked.store, asked.socket)
+    return Check("trust", status, detail, advice)
 
 
 def clock(_: Asked) -> Check:
