@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import in_process
 import pytest
 from rank_scenes import GEMM, JOB, KERNELS, MINUTE, MS, NORM, SORT, START, Step, scene, submit, usual
 
@@ -18,8 +18,7 @@ from roofwatch.store import database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 
-PROGRAM = (sys.executable, "-m", "roofwatch.cli.main", "ranks", "--since", "all")
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., in_process.Done]
 
 
 @pytest.fixture
@@ -27,14 +26,13 @@ def run(tmp_path: Path) -> Run:
     """Put windows into a database, and run the command on it."""
     url = f"sqlite:///{tmp_path}/store.db"
 
-    def ran(windows: list[Window], *arguments: str) -> subprocess.CompletedProcess[str]:
+    def ran(windows: list[Window], *arguments: str) -> in_process.Done:
         opened = database.open(url)
         writer = Writer(opened)
         submit(writer, windows)
         writer.close()
         opened.close()
-        command = [*PROGRAM, "--db", url, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return in_process.call("ranks", "--since", "all", "--db", url, *arguments)
 
     return ran
 
@@ -64,6 +62,29 @@ def test_exit_codes_and_formats(run: Run) -> None:
     done = run(scene(usual, 2, ranks=[4], job="slurm:7"), "--job", "slurm:7")
     assert done.returncode == 4
     assert "windows of 1 of the job's 8 ranks are here" in done.stderr
+
+
+def test_the_head_says_once_what_was_asked_for(run: Run) -> None:
+    """Job, model and node chose the windows, and are what the job is."""
+    head = run(scene(usual, 3), "--job", JOB, "--model", "llama", "--node", "gpu-07").stdout.split("\n\n")[0]
+    assert " · ".join(head.splitlines()) == f"{JOB} · llama · gpu-07 · 8 of 8 ranks · NVIDIA H100 80GB HBM3 · all time"
+
+
+def test_two_runs_of_one_name_at_one_time_are_told(run: Run) -> None:
+    """Every rank is there twice, so no windows belong together: more time is no help, another time may be."""
+    windows = scene(usual, 3, ranks=range(2), world_size=2)
+    again = [
+        replace(
+            w, uid=w.uid[::-1], process=replace(w.process, pid=w.process.pid + 50), start_unix_ns=w.start_unix_ns + MS
+        )
+        for w in windows
+    ]
+    done = run([*windows, *again])
+    assert done.returncode == 4
+    said = " ".join(done.stderr.split())
+    assert "12 windows are of two processes of one rank at one time" in said
+    assert "--since and --until" in said
+    assert "widen" not in said
 
 
 def test_too_few_windows_are_no_all_clear(run: Run) -> None:

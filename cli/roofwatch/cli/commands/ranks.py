@@ -44,7 +44,7 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy, protobuf and more
     from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
-    from roofwatch.cli.render import ranks  # noqa: PLC0415
+    from roofwatch.cli.render import ranks, text  # noqa: PLC0415
     from roofwatch.model.ranks_report import ROW_KEYS  # noqa: PLC0415
 
     asked = filter_of(given)
@@ -54,6 +54,11 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     def empty() -> str:
         if answer["job"] is not None:
             seen, size = answer["job"]["ranks"], answer["job"]["world_size"]
+            if doubled := (answer["basis"] or {}).get("windows_ambiguous"):
+                return (
+                    f"{text.plural(doubled, 'window')} are of two processes of one rank at one time, as of two runs "
+                    "that call themselves alike: ask for a time with --since and --until in which one of them ran."
+                )
             return f"windows of {seen} of the job's {size} ranks are here, and two are needed: widen --since."
         if answer["coverage"]["windows"]:
             return "no window here is of a job of several ranks: see 'roofwatch processes --since all'."

@@ -37,7 +37,8 @@ def report(answer: Row, title: Sequence[str], room: int, now_ns: int) -> str:
     job, basis, rows = answer["job"], answer["basis"], answer["rows"]
     if job is None:
         return "\n".join(text.joined([text.clean(part) for part in title], room)) + "\n"
-    lines = text.joined([text.clean(part) for part in [*_head(answer), *title[1:]]], room)
+    parts = dict.fromkeys([*_head(answer), *title[1:]])  # what was asked for may be what the job is called
+    lines = text.joined([text.clean(part) for part in parts], room)
     lines += ["", *_verdict(answer, room, now_ns)]
     if rows:
         told = "mean of one second" if basis["unit"] == "second" else "mean of one step"
