@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from roofwatch.store.sums import Sums, of_windows
 
 ROWS = "clickhousedb"  # the dialect whose kernels are rows, summed by the engine (clickhouse/gather.py)
 CHUNK = 64  # blocks in memory at once: what fits a processor's cache is read fastest
+NAMED = 400  # hours or days in one statement
 _DEVICE = FACT.index("device")
 _DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
 
@@ -185,9 +186,8 @@ def from_pieces(
 
         return rows.from_pieces(connection, where, known, histograms=histograms, wanted=wanted)
     k, r = kernel_sums.c, rollups.c
-    columns = (k.rows, k.sums, *([k.histograms] if histograms else []))
     query = (
-        select(*_DEVICE_COLUMNS, r.process_id, r.bucket_unix_ns, *columns)
+        select(*_DEVICE_COLUMNS, r.process_id, r.bucket_unix_ns, *_blocks(histograms=histograms))
         .select_from(rollups)
         .join(processes, processes.c.id == r.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -198,6 +198,41 @@ def from_pieces(
         .join(devices, devices.c.id == k.device_id)
         .where(*where)
     )
+    return _summed(connection, query, known, wanted, histograms=histograms)
+
+
+def from_groups(
+    connection: Connection,
+    buckets: Mapping[int, Sequence[int]],
+    groups: Sequence[int],
+    device_where: Conditions,
+    known: Devices,
+    *,
+    histograms: bool = False,
+    wanted: Collection[int] | None = None,
+) -> Sums:
+    """The kernels of nodes, or of the fleet (``rollup_groups``), of some hours and days by grain; reduced."""
+    k, parts = kernel_sums.c, []
+    for grain, of in buckets.items():
+        for low in range(0, len(of), NAMED):
+            query = (
+                select(*_DEVICE_COLUMNS, k.process_id, k.bucket_unix_ns, *_blocks(histograms=histograms))
+                .join(devices, devices.c.id == k.device_id)
+                .where(k.grain == grain, k.bucket_unix_ns.in_(of[low : low + NAMED]), k.process_id.in_(groups))
+                .where(*device_where)
+            )
+            parts.append(_summed(connection, query, known, wanted, histograms=histograms))
+    return Sums.joined(parts).reduced()
+
+
+def _blocks(*, histograms: bool) -> tuple[Any, ...]:
+    k = kernel_sums.c
+    return (k.rows, k.sums, *([k.histograms] if histograms else []))
+
+
+def _summed(
+    connection: Connection, query: Any, known: Devices, wanted: Collection[int] | None, *, histograms: bool
+) -> Sums:
     parts = [
         _of_sums(rows, known, wanted, histograms=histograms).reduced()
         for rows in connection.execute(query).partitions(CHUNK)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
 from roofwatch.model.record import Trigger
-from roofwatch.store import postgres_retention, rollup
+from roofwatch.store import kernel_hours, postgres_retention, rollup, rollup_groups
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
 from roofwatch.store.days import DAY_NS, SHARED
@@ -81,6 +81,7 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     _drop_windows(connection, DAY_S, days, whole=True)
     for bucket, process in days:
         _drop_pieces(connection, HOUR_S, bucket, process)
+        kernel_hours.drop(connection, bucket, process)
         _mark(connection, DAY_S, bucket, process)
     oldest = _old(connection, DAY_S, now_ns - keep.daily_s * SECOND_NS, most, finer=False)
     _drop_windows(connection, DAY_S, oldest, whole=True)  # those that came since
@@ -135,6 +136,7 @@ def _drop_windows(connection: Connection, grain: int, pieces: Sequence[tuple[int
 
 def _drop_pieces(connection: Connection, grain: int, day: int, process: int) -> None:
     """A process's hours of a day, or the day."""
+    rollup_groups.forget_pieces(connection, grain, day, day + DAY_S * SECOND_NS, [process])
     for table in (*ROLLED, rollups):
         t = table.c
         within = t.bucket_unix_ns.between(day, day + DAY_S * SECOND_NS - 1)

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, CompoundSelect, Connection, Select, delete, func, select, union_all, update
 from sqlalchemy.exc import OperationalError
 
-from roofwatch.store import bulk, kernel_hours
+from roofwatch.store import bulk, kernel_hours, rollup_groups
 from roofwatch.store.blocks import pack
 from roofwatch.store.days import in_days
 from roofwatch.store.gather import Devices, from_pieces, from_windows
+from roofwatch.store.identity import node_id
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS, TIMES, bucket_of
 from roofwatch.store.rollup_sources import SOURCES, aggregates, causes_summed, piece_rows, total
 from roofwatch.store.schema import (
@@ -57,6 +58,8 @@ def changed(connection: Connection, arrived: Arrived) -> None:
         pieces: dict[tuple[int, int], list[tuple[int, UnpackedWindow]]] = defaultdict(list)
         for number, w in left:
             pieces[bucket_of(w.window.start_unix_ns, grain), w.process_id].append((number, w))
+        nodes = {node_id(w.window.process.node) for _, w in left}
+        rollup_groups.forget(connection, grain, {bucket for bucket, _ in pieces}, nodes)
         gone = _make_stale(connection, grain, pieces)
         for piece in gone:
             _add(connection, grain, *piece, pieces[piece])
@@ -103,7 +106,7 @@ def sweep(connection: Connection, now_ns: int, broken: set[Piece] | None = None,
     broken = set() if broken is None else broken
     pieces = _stale(connection, [], now_ns - GRACE_NS, most, broken)
     _build_all(connection, pieces, broken)
-    return len(pieces)
+    return len(pieces) or rollup_groups.sweep(connection, now_ns - GRACE_NS, broken)
 
 
 def _build_all(connection: Connection, pieces: Sequence[Piece], broken: set[Piece]) -> None:
@@ -117,6 +120,7 @@ def _build_all(connection: Connection, pieces: Sequence[Piece], broken: set[Piec
                 if why := _failed(connection, grain, bucket, [process]):
                     broken.add((grain, bucket, process))
                     _log.warning("a sum of process %016x cannot be made: %s", process, why)
+    rollup_groups.renew(connection, pieces, broken)
     kernel_hours.renew(connection, [(bucket, process) for grain, bucket, process in pieces if grain == HOUR_S], broken)
 
 

@@ -174,7 +174,7 @@ def _owned(connection: Connection, f: Filter, by: str, size_ns: int) -> _Owned:
     query = select(d.id, d.uuid, number).outerjoin(least, least.c.uuid == d.uuid)
     told = {identity: (uuid, index) for identity, uuid, index in connection.execute(query)}
     hosts = {identity: host for identity, host in connection.execute(of)}  # noqa: C416  # rows are no pairs to mypy
-    return _Owned(by=by, size_ns=size_ns, hosts=hosts, told=told)
+    return _Owned(by_process=True, by=by, size_ns=size_ns, hosts=hosts, told=told)
 
 
 def _learn(connection: Connection, by: str, wanted: set[int], known: dict[int, Known]) -> None:

@@ -16,8 +16,9 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Phase, Signature, Vendor
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import Devices, OfDevice, from_pieces, from_windows
+from roofwatch.store.gather import Devices, OfDevice, from_groups, from_pieces, from_windows
 from roofwatch.store.queries.coverage import cost, summary
+from roofwatch.store.queries.groups import grouped
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of, windows_only
 from roofwatch.store.queries.scope import among, device_matches, device_sets_of, owners
@@ -94,13 +95,19 @@ def gathered(
     """The kernels of a filter, one row a device, signature, bound and evidence; of ``wanted`` signatures only.
 
     ``where`` limits the windows further (columns of ``windows``): then they are read one by one. ``known`` says what is
-    one device.
+    one device; unless that is by process, hours and days may come from sums of a node or of the fleet, whose devices
+    stand for all of their model, vendor and peaks.
     """
     chosen, known = windows_only(f) if where else plan(connection, f), known or Devices()
     parts = []
     if chosen.has_windows:
         own = [chosen.windows, *owners(f), *device_sets_of(f, windows.c.devices_id), *where]
         parts.append(from_windows(connection, own, device_matches(f), known, histograms=histograms, wanted=wanted))
+    of = None if known.by_process or not chosen.has_pieces else grouped(connection, f, chosen)
+    if of is not None:
+        chosen, told = of.rest, device_matches(f)
+        found = from_groups(connection, of.buckets, [of.group], told, known, histograms=histograms, wanted=wanted)
+        parts.append(found)
     if chosen.has_pieces:
         own = [chosen.pieces, *owners(f), *device_matches(f)]
         parts.append(from_pieces(connection, own, known, histograms=histograms, wanted=wanted))
