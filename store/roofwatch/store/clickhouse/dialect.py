@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clickhouse_connect import dbapi
 from clickhouse_connect.cc_sqlalchemy.dialect import ClickHouseDialect
 from clickhouse_connect.cc_sqlalchemy.sql.compiler import ChStatementCompiler
 from sqlalchemy import ColumnClause, Double, FromClause, Label
@@ -57,6 +58,11 @@ class Dialect(ClickHouseDialect):
 
     supports_statement_cache = True
     statement_compiler = Compiler
+
+    @classmethod
+    def import_dbapi(cls) -> Any:
+        """The driver; SQLAlchemy warns of a class that only inherits this beside its older name."""
+        return dbapi
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         """Whether the server answers."""
