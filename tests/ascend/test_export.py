@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -307,3 +310,36 @@ def test_no_such_window(tmp_path: Path, roofwatch: Callable[..., Any], uid: str,
     assert done.returncode == 2
     assert says in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("ends", ["interrupted", "failed"])
+@pytest.mark.parametrize("there", [False, True])
+def test_half_a_folder_is_not_left(
+    tmp_path: Path, roofwatch: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, ends: str, *, there: bool
+) -> None:
+    """Ctrl-C or a full disk in the middle of the second file: one sentence, and all is as it was before."""
+    (tmp_path / "capture").mkdir()
+    for name in ("kernel_details.csv", "step_trace_time.csv", "op_statistic.csv"):
+        (tmp_path / "capture" / name).write_bytes(table({}, columns=LEVEL1))
+    if there:
+        (tmp_path / "out").mkdir()
+    copy, copied = shutil.copyfile, []
+
+    def half(source: Path, target: Path) -> Path:
+        copied.append(copy(source, target))
+        if len(copied) == 2:
+            target.write_bytes(target.read_bytes()[:20])
+            if ends == "failed":
+                raise OSError(errno.ENOSPC, "No space left on device", str(target))
+            os.kill(os.getpid(), signal.SIGINT)
+        return target
+
+    monkeypatch.setattr(insight_files.shutil, "copyfile", half)
+    out = tmp_path / "out" if there else tmp_path / "new" / "out"
+    before = sorted(tmp_path.rglob("*"))
+    done = roofwatch("export", str(tmp_path / "capture"), "--format", "insight", "-o", str(out))
+    assert len(copied) == 2
+    assert (done.returncode, done.stdout) == (130 if ends == "interrupted" else 1, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert ("interrupted: " if ends == "interrupted" else "No space left") in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before

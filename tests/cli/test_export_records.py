@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -249,3 +250,27 @@ def test_a_file_that_cannot_be_finished_is_not_left(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.glob("*k.csv*")] == ["k.csv"]
     with pytest.raises(RoofwatchError, match="cannot be written"), exporting._file(tmp_path / "no" / "k.csv"):
         pass
+
+
+@pytest.mark.usefixtures("db")
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_an_interrupted_export_leaves_the_file_before(
+    roofwatch: Roofwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Ctrl-C between two pages: one sentence, exit code 130, and the folder as it was."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    out = tmp_path / "kernels"
+    out.write_text("an older export")
+    before = sorted(tmp_path.iterdir())
+
+    def interrupted(first: exporting.Page, rest: Iterator[exporting.Page]) -> Iterator[exporting.Page]:
+        yield first
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from rest
+
+    monkeypatch.setattr(exporting, "_all", interrupted)
+    done = roofwatch("export", "--db", url(tmp_path), "--since", "all", "--format", form, "-o", str(out))
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == f"roofwatch: interrupted: {out} is not written.\n"
+    assert (sorted(tmp_path.iterdir()), out.read_text()) == (before, "an older export")

@@ -14,6 +14,7 @@ from roofwatch.model.errors import RoofwatchError
 
 DONE, FAILED, USAGE, UNREACHABLE, INCOMPLETE = 0, 1, 2, 3, 4
 CANNOT_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+INTERRUPTED = 128 + signal.SIGINT
 PIPE_CLOSED = 128 + signal.SIGPIPE  # what a shell reports for a program that its reader left
 
 

@@ -10,7 +10,8 @@ import gzip
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,19 +43,33 @@ class Exported:
     notes: tuple[str, ...] = ()
 
 
-def prepared(out: Path) -> Path:
-    """The folder for the files, made.
+@contextmanager
+def filled(out: Path, name: str) -> Iterator[Path]:
+    """The folder for the files, made inside ``out``; where filling it fails or is interrupted, all that was made goes.
 
     Raises:
-        RoofwatchError: something is in it, or it cannot be made.
+        RoofwatchError: something is in ``out``, or it cannot be made.
     """
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise RoofwatchError(f"{out} is not empty: name a folder that is, or a new one.")
-    except OSError as error:
-        raise RoofwatchError(f"{out} cannot be made: {error.strerror or error}.") from error
-    return out
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            if any(out.iterdir()):
+                raise RoofwatchError(f"{out} is not empty: name a folder that is, or a new one.")
+        except OSError as error:
+            raise RoofwatchError(f"{out} cannot be made: {error.strerror or error}.") from error
+        root = out / f"{name}_ascend_pt"
+        try:
+            (root / OUTPUT).mkdir(parents=True)
+            yield root
+        except BaseException:
+            shutil.rmtree(root, ignore_errors=True)
+            raise
+    except BaseException:
+        for folder in made:
+            with suppress(OSError):  # what somebody else has put there stays
+                folder.rmdir()
+        raise
 
 
 def of_capture(path: Path, out: Path) -> Exported:
@@ -65,14 +80,12 @@ def of_capture(path: Path, out: Path) -> Exported:
     """
     found = registry.read_path(path)
     _require_ascend(path, found.profile)
-    root = prepared(out) / f"{_word(path.resolve().name)}_ascend_pt"
-    inner = root / OUTPUT
     try:
-        inner.mkdir(parents=True)
-        notes = _source(found.profile, found.files, inner)
-        if path.is_dir():
-            _beside(path, found.files[0].parent, root)
-        _tell_rank(found.profile.rank, root)
+        with filled(out, _word(path.resolve().name)) as root:
+            notes = _source(found.profile, found.files, root / OUTPUT)
+            if path.is_dir():
+                _beside(path, found.files[0].parent, root)
+            _tell_rank(found.profile.rank, root)
     except OSError as error:
         raise RoofwatchError(f"{path} cannot be exported: {error.strerror or error}.") from error
     return Exported(root, _listed(root), (*notes, *([found.profile.problem] if found.profile.problem else [])))
@@ -84,14 +97,13 @@ def of_window(name: str, calls: Sequence[insight.Call], rank: int | None, out: P
     Raises:
         RoofwatchError: it cannot be written.
     """
-    root = prepared(out) / f"{_word(name)}_ascend_pt"
     try:
-        (root / OUTPUT).mkdir(parents=True)
-        with (root / OUTPUT / TABLE).open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(insight.table(calls))
-        view = insight.View()
-        write_view(root / OUTPUT / VIEW, (event for call in calls for event in view.events(call)))
-        _tell_rank(rank, root)
+        with filled(out, _word(name)) as root:
+            with (root / OUTPUT / TABLE).open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(insight.table(calls))
+            view = insight.View()
+            write_view(root / OUTPUT / VIEW, (event for call in calls for event in view.events(call)))
+            _tell_rank(rank, root)
     except OSError as error:
         raise RoofwatchError(f"{out} cannot be written: {error.strerror or error}.") from error
     return Exported(root, _listed(root))

@@ -51,8 +51,15 @@ def command(source: str | None, form: str, out: Path, store: str | None, db: str
     Records are of the windows that the filters choose. Of a WINDOW, or a
     profiler's FILE or folder, --format insight makes a folder.
     """
-    if form == "insight":
-        return _insight(source, out, store, db)
+    try:
+        return _insight(source, out, store, db) if form == "insight" else _records(source, form, out, store, db, given)
+    except KeyboardInterrupt:
+        if out != Path("-"):  # what was printed is printed
+            errors.say(f"interrupted: {out} is not written.")
+        return errors.INTERRUPTED
+
+
+def _records(source: str | None, form: str, out: Path, store: str | None, db: str | None, given: dict[str, Any]) -> int:
     if source is not None:
         raise click.UsageError(
             f"--format {form} is of the windows that --since, --node, --process … choose: no {source}."
