@@ -120,6 +120,13 @@ class Config:
         168.0, _at_least(0.001, float), "age of finished windows kept for the store", metavar="H"
     )
     metrics: str = _setting("", _address, "serve /metrics for Prometheus there; off by default", metavar="HOST:PORT")
+    node_name: str = _setting(
+        "", str, "name of this node; default: its host name, which in a container is not the node's",
+        metavar="NAME", env="ROOFWATCH_NODE_NAME",
+    )  # fmt: skip
+    job_map: str = _setting(
+        "", str, "folder in which a batch system's prolog writes who each job is; none by default", metavar="DIR"
+    )
     labels: Mapping[str, str] = _setting(
         dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
     )

@@ -28,6 +28,8 @@ from roofwatch.agent.trusting import Credentials
 from roofwatch.agent.uplink import Uplink, check_target, is_loopback
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import codec
+from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify
+from roofwatch.proto.service_manager import status as status_line
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 STOP_WITHIN_S = 5.0
@@ -47,7 +49,7 @@ class Agent:
         self._log = log
         self._counters = counters
         self._version = _version()
-        self._node = identity.node_of(config.labels)
+        self._node = identity.node_of(config.node_name, config.labels)
         self._sealer = Sealer(spool, counters, self._sealed, self._in_flight)
         self._intake = Intake(config, self._sealer, counters, log, command)
         self._registry = Registry(
@@ -56,7 +58,7 @@ class Agent:
             self._intake,
             counters,
             log,
-            Rules(config.system, config.max_processes, self._version),
+            Rules(config.system, config.max_processes, self._version, config.job_map),
             self._status,
         )
         self._credentials: Credentials | None = None
@@ -102,10 +104,12 @@ class Agent:
             spool=self._spool.path,
             pid=os.getpid(),
         )
+        notify(READY, status_line(f"listening on {self._listener.path}, store {self._config.store or 'none'}"))
 
     async def stop(self) -> None:
         """Take no more windows, finish those that arrived, send what the deadline lets; leave nothing running."""
         began = time.monotonic()
+        notify(STOPPING)
         if self._upkeep is not None:
             self._upkeep.cancel()
         self._intake.scheduler.stop()
@@ -126,6 +130,7 @@ class Agent:
 
     def _maintain(self) -> None:
         self._upkeep = asyncio.get_running_loop().call_later(MAINTAIN_S, self._maintain)
+        notify(ALIVE)
         try:
             self._spool.expire(self._in_flight())
             self._sealer.flush()

@@ -22,13 +22,13 @@ def peer_of(sock: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def node_of(labels: Mapping[str, str], proc: Path = PROC) -> Node:
-    """This machine since its last boot; boot id "" where the kernel does not tell."""
+def node_of(name: str, labels: Mapping[str, str], proc: Path = PROC) -> Node:
+    """This machine since its last boot; no name: its host name; boot id "" where the kernel does not tell."""
     try:
         boot_id = (proc / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         boot_id = ""
-    return Node(host=socket.gethostname(), boot_id=boot_id, labels=dict(labels))
+    return Node(host=name or socket.gethostname(), boot_id=boot_id, labels=dict(labels))
 
 
 def boot_time_s(proc: Path = PROC) -> int | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from roofwatch.agent import identity, messages
+from roofwatch.agent import identity, job_map, messages
 from roofwatch.agent.connection import Connection
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.log import Log
@@ -69,6 +69,7 @@ class Rules:
     system: bool
     most: int
     version: str
+    job_map: str = ""  # folder of what a batch system says of its jobs
 
 
 class Registry:
@@ -100,6 +101,7 @@ class Registry:
         self._paused: asyncio.TimerHandle | None = None
         self._status = status
         self._version = rules.version
+        self._job_map = rules.job_map
 
     def start(self, listening: socket.socket) -> None:
         """Accept from now on."""
@@ -228,12 +230,12 @@ class Registry:
         self._handler.registered(member)
 
     def _process(self, connection: Connection, hello: messages.Hello) -> Process:
-        pid = connection.pid or hello.pid or 0
+        pid, user = connection.pid or hello.pid or 0, self._users.name(connection.uid)
         return Process(
             node=self._node,
             pid=pid,
             start_unix_ns=identity.start_unix_ns(connection.pid, self._boot_s),
-            user=self._users.name(connection.uid),
+            user=user,
             job=hello.job,
             container=hello.container,
             rank=hello.rank,
@@ -241,7 +243,7 @@ class Registry:
             world_size=hello.world_size,
             model=hello.model,
             versions=hello.versions,
-            labels=hello.labels,
+            labels={**hello.labels, **job_map.labels(self._job_map, hello.job, user)},
         )
 
     def on_closed(self, connection: Connection, why: str) -> None:

@@ -19,6 +19,7 @@ import grpc
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import pages
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
+from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, status
 from roofwatch.proto.v1 import roofwatch_pb2
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import database
@@ -93,7 +94,8 @@ class Store:
         return int(self._server.add_secure_port(address, self._trusted.certificates.credentials()))
 
     def _look(self) -> None:
-        """Take what changed in files, and end the streams of who may no longer send."""
+        """Take what changed in files, and end the streams of who may no longer send. systemd hears that we live."""
+        notify(ALIVE)
         changed = self._trusted.look()
         self.metrics.trusted(self._trusted.expires, access_file=self._trusted.good)
         self._ingest.recheck(time.time(), entries=changed.entries, certificates=changed.certificates)
@@ -199,7 +201,9 @@ async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted) ->
             where = format_address(parse_address(config.metrics or "")[0], shown.server_port)
             sys.stderr.write(f"metrics on http{'s' if page else ''}://{where}/metrics\n")
         sys.stderr.flush()
+        notify(READY, status(f"listening on {format_address(host, bound)}, database {opened.url}"))
         await stop.wait()
+        notify(STOPPING)
     finally:
         await store.stop(config.drain_s)
         if shown is not None:
