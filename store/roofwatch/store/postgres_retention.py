@@ -9,6 +9,7 @@ for a long one, all others would wait behind it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select, update
 from sqlalchemy.exc import DBAPIError
@@ -27,6 +28,15 @@ _BUSY = "55P03"  # the code of a lock that could not be had in that time
 Piece = tuple[int, int, int]  # grain, beginning, process
 
 
+class _Found(Enum):
+    """What became of a day that is old."""
+
+    DROPPED = "dropped"
+    MOVED = "moved"  # some of its windows: look again
+    NEEDED = "needed"  # it is still to be summed up, or told that its kernels go
+    READ = "read"  # for too long: try again later
+
+
 def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: Collection[Piece]) -> tuple[int, bool]:
     """Make partitions ahead and drop old ones; how many days were dropped, and whether there is more to do."""
     with database.read() as connection:
@@ -40,12 +50,10 @@ def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken:
         (partitions.BY_WINDOWS, DAY_S, keep.hourly_s),
     ):
         for day in _leaving(database, next(iter(tables)), now_ns, reference_ns - age_s * SECOND_NS):
-            with database.write() as connection:
-                moved = _moved(connection, day, grain, broken)
-            if moved:
+            found = _dropped(database, tables, day, grain, broken)
+            if found is _Found.MOVED:
                 return dropped, True
-            if moved == 0 and _dropped(database, tables, day):
-                dropped += 1
+            dropped += found is _Found.DROPPED
     return dropped, False
 
 
@@ -54,6 +62,9 @@ def _leaving(database: Database, table: str, now_ns: int, before_ns: int) -> lis
     ahead = range(day_of(now_ns), day_of(now_ns) + partitions.AHEAD + 1)
     with database.read() as connection:
         there = sorted(partitions.days(connection, table) - set(ahead))
+        if table not in partitions.BY_KERNELS:  # as long as kernels have a day, its windows need one
+            kernels = partitions.days(connection)
+            there = [day for day in there if day not in kernels]
         old = [day for day in there if (day + 1) * DAY_NS <= before_ns]
         return old + [day for day in there if day > ahead[-1] and day not in old and not _used(connection, day)]
 
@@ -80,7 +91,7 @@ def _moved(connection: Connection, day: int, grain: int, broken: Collection[Piec
     imported = _imported(connection, day, grain)
     for bucket, process, stale in staying:
         if (bucket, process) not in imported and not (stale and (grain, bucket, process) in broken):
-            return None  # it is still to be summed up, or told that its kernels go
+            return None
     of = or_(
         *(
             and_(w.process_id == process, w.start_unix_ns.between(bucket, bucket + grain * SECOND_NS - 1))
@@ -107,18 +118,23 @@ def _imported(connection: Connection, day: int, grain: int) -> set[tuple[int, in
     return {(begin, process) for begin, process in connection.execute(query.distinct())}
 
 
-def _dropped(database: Database, tables: Iterable[str], day: int) -> bool:
-    """Drop a day's partitions; False where somebody reads too long."""
+def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, broken: Collection[Piece]) -> _Found:
+    """Look at a day and drop its partitions in one transaction, so that no window comes in between."""
     names = ", ".join(f"{table}_{partitions.suffix(day)}" for table in tables)
     try:
         with database.write() as connection:
+            moved = _moved(connection, day, grain, broken)
+            if moved is None:
+                return _Found.NEEDED
+            if moved:
+                return _Found.MOVED
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
-            connection.exec_driver_sql(f"DROP TABLE {names}")
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {names}")
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != _BUSY:
             raise
-        return False
-    return True
+        return _Found.READ
+    return _Found.DROPPED
 
 
 def drop_shared(
