@@ -166,7 +166,7 @@ def roofwatch(machine: Machine, *words: str) -> dict[str, Any]:
 
 
 def test_a_window_arrives(machine: Machine) -> None:
-    """The job registers, the agent takes a window, the store keeps it in Postgres, `top` shows kernels with verdicts."""
+    """The job registers, the agent takes a window, the store keeps it in Postgres, `top` shows it with verdicts."""
     logs = lambda: "\n".join(machine.log(name)[-2000:] for name in ("store", "agent", "job"))  # noqa: E731
     until(lambda: stored(machine), 90, logs)
     top = roofwatch(machine, "top", "--model", "demo-encoder")["rows"]
