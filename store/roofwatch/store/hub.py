@@ -63,8 +63,9 @@ class Hub:
         async with self._changed:
             found = self._results.setdefault(result.id, [])
             if len(found) < RESULTS_EACH:
-                result.reason = result.reason[:REASON_MOST]
-                found.append(result)
+                # A message of its own: a part keeps all that came with it in memory.
+                reason = result.reason[:REASON_MOST]
+                found.append(pb.CommandResult(id=result.id, pid=result.pid, accepted=result.accepted, reason=reason))
             while len(self._results) > RESULTS:
                 self._results.popitem(last=False)
             self._changed.notify_all()
