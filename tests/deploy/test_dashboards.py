@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ import promql_parser
 import pytest
 import yaml
 from conftest import ROOT
-from postgres_server import Postgres, running_postgres
+from postgres_server import PASSWORD, Postgres, running_postgres
 
 from roofwatch.store import database
 
@@ -111,6 +112,35 @@ def test_figures_by_hand(postgres: Postgres, name: str) -> None:
     assert rows[0][columns.index("winnable")] == sum(stands) / 2
     nodes, rows = answered(postgres, name, board["Nodes"]["targets"][0]["rawSql"], chosen)
     assert {row[nodes.index("node")]: row[nodes.index("of the usual")] for row in rows} == {"gpu-00": 1, "gpu-01": 1}
+
+
+def test_a_backup_comes_back(postgres: Postgres, name: str) -> None:
+    """The commands of docs/deploy.md: everything is there again as it was, and the reading role still reads."""
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    dump, restore = (
+        re.search(rf"docker compose exec (?:-T )?postgres ({program} .*) [<>] roofwatch\.dump", text)
+        for program in ("pg_dump", "pg_restore")
+    )
+    assert dump is not None
+    assert restore is not None
+    env = {"PGHOST": str(postgres.folder), "PGPASSWORD": PASSWORD, "PATH": str(postgres.programs)}
+
+    def run(words: str, told: bytes = b"") -> bytes:
+        program, *rest = words.split()
+        rest[-1] = name if rest[-1] == "roofwatch" else rest[-1]  # the database; the user has the same name
+        command = [postgres.programs / program, *rest]
+        done = subprocess.run(command, input=told, env=env, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout
+
+    counted = "SELECT count(*), sum(total_ns), (SELECT count(*) FROM dashboard_devices) FROM dashboard_kernel_hours"
+    before = postgres.run(counted, name)
+    kept = run(dump[1])
+    postgres.run("DELETE FROM windows; DROP TABLE kernel_hours CASCADE", name)
+    run(restore[1], kept)
+    assert postgres.run(counted, name) == before
+    assert answered(postgres, name, counted)[1] == before
+    database.open(postgres.url(name)).close()
 
 
 def test_a_text_that_is_no_name_changes_no_query(postgres: Postgres, name: str) -> None:
