@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Boolean, ColumnElement, and_, or_, true
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import operators
-from sqlalchemy.sql.elements import BooleanClauseList, Grouping
+from sqlalchemy.sql.elements import AsBoolean, BooleanClauseList, Grouping
 from sqlalchemy.sql.expression import FunctionElement
 
 from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
@@ -106,7 +106,8 @@ def _spans(condition: Any) -> list[tuple[Any, Any]] | None:
     if isinstance(condition, _InDays):
         _, since, until = condition.clauses
         return [(since, until)]
-    if isinstance(condition, Grouping):
+    whole = isinstance(condition, AsBoolean) and condition.operator is operators.is_true
+    if isinstance(condition, Grouping) or whole:
         return _spans(condition.element)
     if not isinstance(condition, BooleanClauseList):
         return None
