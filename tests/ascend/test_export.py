@@ -284,13 +284,13 @@ def test_a_window_of_the_store(traces: Path, tmp_path: Path, roofwatch: Callable
     (command,) = [one for one in told["commands"] if one["what"] == "window"]
     assert command["tool"] == "roofwatch"
     _, verb, uid, *rest = command["arguments"]
-    assert (verb, rest) == ("export", ["--format", "insight", "--output", "insight"])
-    done = roofwatch("export", uid, "--format", "insight", "-o", str(tmp_path / "out"), "--db", url)
+    assert (verb, rest) == ("export", ["--format", "insight", "--output", "insight", "--db", url])
+    done = roofwatch(verb, uid, *rest)  # as it stands there
     assert done.returncode == 0
     assert "beginnings are not" in done.stderr
-    (root,) = (tmp_path / "out").iterdir()
+    (root,) = (tmp_path / "insight").iterdir()
     checked(root)
-    before, after = (read_path(place).profile for place in (source, tmp_path / "out"))
+    before, after = (read_path(place).profile for place in (source, tmp_path / "insight"))
     summed = [Counter[str](), Counter[str]()]
     for profile, total in zip((before, after), summed, strict=True):
         for group in profile.groups:

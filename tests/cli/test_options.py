@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from roofwatch.cli import showing
+from roofwatch.cli import options, showing
 from roofwatch.cli.options import moment
 from roofwatch.store.filter import Filter
 
@@ -94,6 +96,32 @@ def test_title_names_what_was_asked() -> None:
 def test_the_command_that_diagnoses_the_same(given: Filter, command: str) -> None:
     """Its filter is that of the command before, quoted for a shell; the default time is not repeated."""
     assert showing.diagnose(given, NOW) == command
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "told"),
+    [
+        (("--db", "sqlite:///a b.db"), {}, "roofwatch diagnose --db 'sqlite:///a b.db'"),
+        (("--store", "h:1"), {"ROOFWATCH_DB": "sqlite:///x.db"}, "roofwatch diagnose --store h:1"),
+        ((), {"ROOFWATCH_DB": "sqlite:///x.db"}, "roofwatch diagnose"),
+        (("--db", "postgresql+psycopg://u:secret@h/d"), {}, "roofwatch diagnose --db URL"),
+        (("--db", "postgresql+psycopg://u@h/d?password=secret"), {}, "roofwatch diagnose --db URL"),
+        (("--db", "postgresql+psycopg://u@h:5432/d"), {}, "roofwatch diagnose --db postgresql+psycopg://u@h:5432/d"),
+    ],
+)
+def test_the_next_command_asks_the_same_store(words: tuple[str, ...], env: dict[str, str], told: str) -> None:
+    """What was typed is told again; what the environment says holds for the next command, too; no password is shown."""
+
+    @click.command
+    @options.source
+    def command(**_: str | None) -> None:
+        source, short = showing.typed_source()
+        click.echo(showing.diagnose(Filter(since_unix_ns=NOW - HOUR), NOW, source))
+        assert short in ([], ["--db", "URL"], ["--store", "HOST:PORT"])
+        assert bool(short) == bool(source)
+
+    done = CliRunner().invoke(command, words, env=env)
+    assert (done.exit_code, done.output) == (0, f"{told}\n"), done.output
 
 
 def test_points_in_time_come_back_as_such() -> None:

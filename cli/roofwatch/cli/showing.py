@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from roofwatch.cli import errors
 from roofwatch.cli.render.table import terminal_columns
@@ -19,6 +21,7 @@ from roofwatch.store.filter import Filter
 Answer = Mapping[str, Any]
 Draw = Callable[[Answer, int], str]
 
+_PASSWORD = re.compile(r"://[^/@]*:[^/]*@|[?&]password=", re.IGNORECASE)
 _AGO = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -69,8 +72,21 @@ def title(given: Filter, now_ns: int | None = None) -> list[str]:
     return [*parts, period(given.since_unix_ns, given.until_unix_ns, now_ns or time.time_ns())]
 
 
-def diagnose(given: Filter, now_ns: int | None = None) -> str:
-    """The command that diagnoses the same windows."""
+def typed_source() -> tuple[list[str], list[str]]:
+    """--store or --db as this command line has it, for a next one, and the same with a word in place of the value.
+
+    Nothing where the environment or a default says it. A password goes to no terminal, file or log.
+    """
+    ctx = click.get_current_context(silent=True)
+    for name, word in (("store", "HOST:PORT"), ("db", "URL")):
+        if ctx is not None and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = str(ctx.params[name])
+            return [f"--{name}", word if _PASSWORD.search(value) else value], [f"--{name}", word]
+    return [], []
+
+
+def diagnose(given: Filter, now_ns: int | None = None, source: Sequence[str] = ()) -> str:
+    """The command that diagnoses the same windows; ``source``: words of ``typed_source``."""
     words = ["roofwatch", "diagnose"]
     for name in ("node", "process", "model", "device", "vendor", "job"):
         value = getattr(given, name)
@@ -80,7 +96,7 @@ def diagnose(given: Filter, now_ns: int | None = None) -> str:
     since = _as_typed(given.since_unix_ns, now_ns or time.time_ns())
     words += ["--since", since] if since != "1h" else []
     words += ["--until", _iso(given.until_unix_ns)] if given.until_unix_ns else []
-    return shlex.join(words)
+    return shlex.join([*words, *source])
 
 
 def _as_typed(since_ns: int | None, now_ns: int) -> str:

@@ -152,6 +152,13 @@ def of_export(vendor: Vendor | None, source: str | None) -> dict[str, Any] | Non
     return command("window", "roofwatch", arguments, then="open insight in MindStudio Insight (Import Data)")
 
 
+def with_source(given: dict[str, Any], source: Sequence[str]) -> dict[str, Any]:
+    """A command of ``of_export`` with the words that name the store or database; any other as it is."""
+    if given["tool"] != "roofwatch" or not source:
+        return given
+    return given | command(given["what"], "roofwatch", [*given["arguments"], *source])
+
+
 def of_host(pid: int | None) -> dict[str, Any]:
     """The command that says what Python does: of the running process where it is known, else of a new one."""
     about = ["--duration", "30", "--pid", str(pid)] if pid else ["--", CMD]

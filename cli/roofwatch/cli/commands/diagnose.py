@@ -53,6 +53,7 @@ def command(
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy, protobuf and more
     from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
     from roofwatch.cli.render import diagnosis  # noqa: PLC0415
+    from roofwatch.model.advice_commands import with_source  # noqa: PLC0415
     from roofwatch.model.diagnosis_report import KERNEL_KEYS  # noqa: PLC0415
 
     options.one_subject(file)
@@ -61,6 +62,7 @@ def command(
     asked = filter_of(given)
     head = showing.title(asked)
     answer = ask("diagnose", asked, limit, store=store, db=db)
+    answer["commands"] = [with_source(one, showing.typed_source()[0]) for one in answer["commands"]]
     return showing.show(
         answer,
         form,

@@ -68,7 +68,7 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
         answer,
         form,
         ROW_KEYS,
-        lambda it, room: ranks.report(it, head, room, time.time_ns()),
+        lambda it, room: ranks.report(it, head, room, time.time_ns(), showing.typed_source()[0]),
         empty=empty,
         found=answer["basis"] is not None and answer["basis"]["compared"] is not None,
     )

@@ -67,12 +67,13 @@ def command(
         return _grouped(by or BY[0], every_ns or 0, (store, db), limit, form, given)
     asked = filter_of(given)
     head = showing.title(asked)  # before time passes: "last 1 h" stays that
+    then, shorter = (showing.diagnose(asked, source=source) for source in showing.typed_source())
     answer = ask("top", asked, limit, store=store, db=db)
     return showing.show(
         answer,
         form,
         ROW_KEYS,
-        lambda it, room: kernels.report(it, head, room, showing.diagnose(asked)),
+        lambda it, room: kernels.report(it, head, room, then, shorter),
         empty=lambda: nothing(asked, store=store, db=db),
     )
 
@@ -91,7 +92,8 @@ def _grouped(
     if every_ns and typed is ParameterSource.DEFAULT:
         given["since"] = max(1, time.time_ns() - STRETCHES * every_ns)
     asked = filter_of(given)
-    head, then = showing.title(asked), showing.diagnose(asked)
+    head = showing.title(asked)
+    then, shorter = (showing.diagnose(asked, source=source) for source in showing.typed_source())
     if every_ns:  # whole stretches
         since, until = asked.since_unix_ns, asked.until_unix_ns
         asked = replace(
@@ -106,6 +108,6 @@ def _grouped(
         answer,
         form,
         GROUP_KEYS,
-        lambda it, room: grouped.report(it, head, room, then),
+        lambda it, room: grouped.report(it, head, room, then, shorter),
         empty=lambda: nothing(asked, store=at[0], db=at[1]),
     )

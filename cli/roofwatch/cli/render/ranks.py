@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,14 +33,14 @@ RANKS = (
 ALWAYS = frozenset({"rank", "step", "compute", "comm.", "moving", "waiting", "idle", "late"})
 
 
-def report(answer: Row, title: Sequence[str], room: int, now_ns: int) -> str:
-    """The verdict in words, the tables, and what to know about them."""
+def report(answer: Row, title: Sequence[str], room: int, now_ns: int, source: Sequence[str] = ()) -> str:
+    """The verdict in words, the tables, and what to know about them; ``source`` are the next command's words for it."""
     job, basis, rows = answer["job"], answer["basis"], answer["rows"]
     if job is None:
         return "\n".join(text.joined([text.clean(part) for part in title], room)) + "\n"
     parts = dict.fromkeys([*_head(answer), *title[1:]])  # what was asked for may be what the job is called
     lines = text.joined([text.clean(part) for part in parts], room)
-    lines += ["", *_verdict(answer, room, now_ns)]
+    lines += ["", *_verdict(answer, room, now_ns, source)]
     if rows:
         told = "mean of one second" if basis["unit"] == "second" else "mean of one step"
         lines += ["", *wrapped(f"The ranks side by side ({told}, over {_over(basis)}):", room), *_ranks(rows, room)]
@@ -65,7 +66,7 @@ def _over(basis: Row) -> str:
     return f"{windows} of {same}, {text.count(basis['figured'])}{few} times"
 
 
-def _verdict(answer: Row, room: int, now_ns: int) -> list[str]:
+def _verdict(answer: Row, room: int, now_ns: int, source: Sequence[str]) -> list[str]:
     basis, late = answer["basis"], answer["straggler"]
     if basis["compared"] is None:
         return wrapped("There is nothing to compare: windows of two ranks at least are needed.", room)
@@ -78,7 +79,8 @@ def _verdict(answer: Row, room: int, now_ns: int) -> list[str]:
     others = [str(rank) for rank in answer["late"][1:]]
     if others:
         lines += wrapped(f"Late as well: {text.plural(len(others), 'rank')}: {_named(answer['late'][1:])}.", room)
-    return [*lines, *wrapped(f"→ run: roofwatch diagnose --process {late['process']}", room)]
+    command = shlex.join(["roofwatch", "diagnose", "--process", late["process"], *source])
+    return [*lines, *wrapped(f"→ run: {text.clean(command)}", room)]
 
 
 def _nobody(answer: Row) -> str:
