@@ -153,10 +153,15 @@ def test_store_agent_and_command_line_by_certificates_alone(alone, short):
     assert expiry(f"http://127.0.0.1:{page}/metrics", "client") == ends["client"]
 
     # Another CA of clients: who was let in by the old one is asked again, and refused; the window waits.
+    plain = alone.channel(store, cert="agent")
+    stream_of_old = Agent(plain, agent="by-hand", host=NODE)
     (alone.folder / "old").mkdir()
     for name in ("ca.pem", "ca.key"):
         shutil.move(alone.certs / name, alone.folder / "old" / name)
     alone.certify("ca")
+    code, details = refusal(lambda: next(stream_of_old.replies))
+    assert (code, details) == ("UNAUTHENTICATED", "the CA of clients has changed: connect again")
+    plain.close()
     until(lambda: "event=store_refused" in node.log.read_text(), "the agent says that it is refused")
     node.window()
     until(lambda: node.told()["spool"]["windows"] >= 1, "the window waits")
