@@ -17,9 +17,11 @@ from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Cause, Device, Padding, Window
 from roofwatch.proto import codec
 from roofwatch.store import database
+from roofwatch.store.config import Keep
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
+from roofwatch.store.retention import prune_all
 from roofwatch.store.unpack import Unpacker
 
 FLOPS = 2 * 512 * 512 * 512
@@ -113,6 +115,30 @@ def test_windows_without_steps_are_left_out_of_steps(store: Any) -> None:
     assert answer["summary"]["left"]["causes"] == alone["summary"]["left"]["causes"]
     assert (answer["summary"]["left"]["windows"], answer["summary"]["left"]["windows_without"]) == (3, 1)
     assert [(w["side"], w["count"]) for w in answer["warnings"] if w["warning"] == "left_out"] == [("left", 1)]
+
+
+def test_sums_do_not_tell_which_windows_had_no_steps(store: Any, tmp_path: Path) -> None:
+    """The same three windows once only the sum of their day is kept: how many had no steps is unknown, which is said.
+
+    Of the window without steps the kernels are left out of the steps as before, its idle time is not: 6,000 ns of each
+    of two windows are 3,000 a step, and with the 60,000 of the third 18,000.
+    """
+    cut = made(LEFT, 3, 80_000, steps=None)
+    cut = replace(cut, kernels=tuple(replace(k, step_calls=0, step_ns=0) for k in cut.kernels))
+    windows = [made(LEFT, 1, 8_000), made(LEFT, 2, 8_000), cut, made(LEFT_TOO, 1, 8_000)]
+    sides = Filter(device="Left"), Filter(device="Other")
+    before = store(windows, *sides)["summary"]["left"]
+    opened = database.open(f"sqlite:///{tmp_path / 'store.db'}")
+    prune_all(opened, windows[0].start_unix_ns + 40 * 86_400 * 10**9, Keep())
+    opened.close()
+    answer = store([], *sides)
+    left = answer["summary"]["left"]
+    assert (before["windows_without"], left["windows_without"]) == (1, None)
+    assert before["rows_ns"] == left["rows_ns"]
+    assert (before["idle_ns"], left["idle_ns"]) == (3_000, 18_000)
+    told = [(w["warning"], w["side"]) for w in answer["warnings"] if w["warning"] in {"left_out", "sums"}]
+    assert told == [("sums", "left"), ("sums", "right")]
+    assert "sums" not in {w["warning"] for w in store([], *sides, per="window")["warnings"]}
 
 
 def test_the_sides_by_every_selector(store: Any) -> None:

@@ -27,7 +27,10 @@ def of_windows(left: Taken, right: Taken) -> Found:
             yield "windows", {"left_ns": round(lengths[0]), "right_ns": round(lengths[1])}
     for name, side in (("left", left), ("right", right)):
         counts = side.side.counts
-        if without := counts.without(side.per):
+        without = counts.without(side.per)
+        if without is None:
+            yield ("sums" if side.per == STEP else "silent_sums"), {"side": name}
+        elif without:
             yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
         yield from _left_out(name, side)
         kernels = sum(p.ns for p in side.pieces if p.sort == COMPUTE)

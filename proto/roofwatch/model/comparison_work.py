@@ -45,6 +45,14 @@ TEXTS: Mapping[str, str] = {
     "startup": "the {side} side waited {each_ns} a {per} at its start: left out",
     "stacks": "Python stacks were recorded {where}: they slow the host, so idle time is overstated",
     "left_out": "{count} of the {side} side's windows tell no steps: left out",
+    "sums": (
+        "of the {side} side only sums are kept, which do not tell how many windows had no steps: their idle time "
+        "counts in the steps'"
+    ),
+    "silent_sums": (
+        "of the {side} side only sums are kept, which do not tell how many windows reported no lengths: their time "
+        "counts all the same"
+    ),
     "silent": "{count} of the {side} side's windows report no lengths: their time counts all the same",
 }
 SCALED = frozenset({"batch", "sequence", "size", "tokens", "work", "calls"})  # what --normalise takes out
