@@ -111,6 +111,7 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
             if migrate and database.on_postgres:
                 _partitions_ahead(database)
             elif migrate:
+                sqlite_engine.check_writable(parsed)  # say so now, not with each commit
                 sqlite_engine.log_ahead(database.engine)
         except BaseException:
             database.close()
@@ -175,7 +176,7 @@ def _check(database: Database) -> None:
             "upgrade Roofwatch"
         )
     raise RoofwatchError(
-        f"{database.url} has the older schema {found}: 'roofwatch store serve' of this version brings it to {REVISION}"
+        f"{database.url} has the older schema {found}: 'roofwatch store migrate' brings it to {REVISION}"
     )
 
 

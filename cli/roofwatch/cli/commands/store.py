@@ -22,6 +22,7 @@ GROUP_EPILOG = """\b
 Examples:
   roofwatch store serve
   roofwatch store serve --help
+  roofwatch store migrate
   roofwatch store prune --keep-raw 12h
   roofwatch store replay --synthetic --nodes 1000
 """
@@ -34,6 +35,15 @@ Examples:
   roofwatch store serve --metrics 127.0.0.1:9431
 \b
 Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
+"""
+MIGRATE_EPILOG = """\b
+Examples:
+  roofwatch store migrate
+  roofwatch store migrate --db postgresql+psycopg://roofwatch@db/roofwatch
+\b
+'serve' does the same at its start; on its own it shows how long a large
+database takes. All or nothing; run again it does nothing. Stop stores of the
+version before: they do not serve what a newer one has changed.
 """
 REPLAY_EPILOG = """\b
 Examples:
@@ -172,6 +182,25 @@ def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
     keep = Keep(keep_raw, keep_hourly, keep_daily)
     config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection, tls, access_file)
     server.serve(config)
+
+
+@command.command("migrate", epilog=MIGRATE_EPILOG)
+@click.option(
+    "--db",
+    envvar="ROOFWATCH_DB",
+    show_envvar=True,
+    metavar="URL",
+    help=f"The database; it is made or upgraded.  [default: {default_url().replace(str(Path.home()), '~')}]",
+)
+def migrate(db: str | None) -> None:
+    """Make or upgrade the tables of a database, without serving it."""
+    from roofwatch.cli import folders  # noqa: PLC0415
+    from roofwatch.store import database, schema  # noqa: PLC0415  # SQLAlchemy takes 0.2 s
+
+    folders.check_database(db)
+    opened = database.open(db)
+    opened.close()
+    click.echo(f"{opened.url} has schema {schema.REVISION}")
 
 
 @command.command("prune", epilog=PRUNE_EPILOG)
