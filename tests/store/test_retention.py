@@ -14,11 +14,13 @@ from store_builders import GEMM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Trigger, Window
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import database, retention, schema
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
+from roofwatch.store.load import Hello, Loader
 from roofwatch.store.queries import Queries
 from roofwatch.store.retention import Upkeep, prune_all
 from roofwatch.store.unpack import Unpacker
@@ -168,3 +170,28 @@ def test_the_finer_goes_first(seconds: tuple[int, int, int]) -> None:
     """A retention that would drop the coarser before the finer is refused."""
     with pytest.raises(UsageError, match="at least an hour"):
         Keep(*seconds)
+
+
+def test_a_segment_that_is_forgotten_is_still_no_new_one(db: Database) -> None:
+    """Its number is kept a month, then the greatest that is gone: sent again later still it changes nothing."""
+    segments = [Unpacker().unpack(segment_of([at(f"w{i}", i * HOUR_NS)], i)) for i in (1, 2, 3)]
+    now = [BEGIN_NS]
+    loader = Loader(now_ns=lambda: now[0])
+
+    def load(*sent: int) -> list[int]:
+        with db.write() as connection:
+            loader.load(connection, [Hello("agent-a", "boot-a", "0", process_of().node)])
+            found = [outcome.status for outcome in loader.load(connection, [segments[i - 1] for i in sent])]
+        loader.commit()
+        return found
+
+    assert load(1, 2) == [pb.STORED, pb.STORED]
+    now[0] += 31 * DAY_NS
+    with db.write() as connection:
+        newer = Unpacker().unpack(segment_of([at("new", 31 * DAY_NS)], 9))
+        assert [outcome.status for outcome in loader.load(connection, [newer])] == [pb.STORED]
+    loader.commit()
+    found = prune_all(db, now[0] + DAY_NS, Keep(3600, 86_400, 400 * 86_400))
+    assert (found.segments, count(db, schema.segments), count(db, schema.windows)) == (2, 1, 1)
+    assert load(2, 3, 1) == [pb.DUPLICATE, pb.STORED, pb.DUPLICATE]  # the third was never sent
+    assert total(db, Filter())[0] == 40

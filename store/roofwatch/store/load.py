@@ -26,6 +26,8 @@ from roofwatch.store.rows import (
 )
 from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
+LATE_NS = 86_400 * 10**9  # a segment's number is kept much longer
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:
@@ -90,7 +92,12 @@ class Loader:
         """Take the numbers of segments; one that is taken is a repetition, or a second agent of the same name."""
         keys = [(agent_id(work.agent, work.boot), work.sequence) for work in group]
         now = self.now_ns()
-        rows = ((*key, work.crc32, len(work.windows), now) for key, work in zip(keys, group, strict=True))
+        known = _forgotten(connection, keys, group, now)
+        rows = (
+            (*key, work.crc32, len(work.windows), now)
+            for key, work in zip(keys, group, strict=True)
+            if key not in known
+        )
         names = ("agent_id", "sequence", "crc32", "windows", "received_unix_ns")
         flat = list(chain.from_iterable(rows))
         new = {tuple(row) for row in bulk.insert_returning(connection, schema.segments, names, flat, names[:2])}
@@ -100,6 +107,8 @@ class Loader:
                 new.remove(key)  # the same segment again in this group is a repetition
                 drops += [(*key, reason, count) for reason, count in work.drops.items()]
                 outcomes.append(STORED)
+            elif key in known:
+                outcomes.append(DUPLICATE)
             else:
                 outcomes.append(_taken(connection, key, work))
         columns = ("agent_id", "sequence", "reason", "count")
@@ -173,6 +182,24 @@ class Loader:
             for position, g in enumerate(w.window.graphs)
         )  # fmt: skip
         bulk.insert(connection, schema.graphs, GRAPH_NAMES, list(chain.from_iterable(graphs)))
+
+
+def _forgotten(
+    connection: Connection, keys: Sequence[tuple[int, int]], group: Sequence[Unpacked], now_ns: int
+) -> set[tuple[int, int]]:
+    """Of segments with old windows those that were stored so long ago that their numbers are no longer kept."""
+    late = [
+        key
+        for key, work in zip(keys, group, strict=True)
+        if any(w.window.start_unix_ns < now_ns - LATE_NS for w in work.windows)
+    ]
+    if not late:
+        return set()
+    a = schema.agents.c
+    of = {agent for agent, _ in late}
+    query = select(a.id, a.forgotten).where(a.id.in_(of), a.forgotten >= 0)
+    until = {agent: sequence for agent, sequence in connection.execute(query)}  # noqa: C416 - rows are no pairs to mypy
+    return {(agent, sequence) for agent, sequence in late if sequence <= until.get(agent, -1)}
 
 
 def _taken(connection: Connection, key: tuple[int, int], work: Unpacked) -> Outcome:

@@ -21,6 +21,7 @@ from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
 from roofwatch.store.schema import (
     agent_drops,
+    agents,
     collectives,
     graphs,
     idle_causes,
@@ -34,6 +35,7 @@ from roofwatch.store.schema import (
 
 MOST = 1 << 62  # ns; who keeps for millennia asks for more than 64 bits
 AT_ONCE = 32  # pieces in one transaction: some 2,000 windows, about 0.1 s
+SEGMENTS_S = 30 * DAY_S  # longer than any agent keeps a segment that it has not sent
 EVERY_S = 30.0  # between two looks at whether there is something to do…
 AGAIN_S = 1.0  # …and while there is
 _log = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     for bucket, process in oldest:
         _drop_pieces(connection, DAY_S, bucket, process)
     found.hours_of_kernels, found.days_of_hours, found.days = len(hours), len(days), len(oldest)
-    found.segments = _drop_segments(connection, keep.hourly_s * SECOND_NS, most)
+    found.segments = _drop_segments(connection, max(keep.hourly_s, SEGMENTS_S) * SECOND_NS, most)
     return found
 
 
@@ -156,6 +158,12 @@ def _drop_segments(connection: Connection, age_ns: int, most: int) -> int:
     newest = select(func.max(s.received_unix_ns)).scalar_subquery()
     query = select(s.agent_id, s.sequence).where(s.received_unix_ns < newest - min(age_ns, MOST)).limit(most * 100)
     old = connection.execute(query).all()
+    newest_of: dict[int, int] = {}
+    for agent, sequence in old:
+        newest_of[agent] = max(sequence, newest_of.get(agent, -1))
+    for agent, sequence in newest_of.items():  # a segment that comes again is then still told from a new one
+        mine = (agents.c.id == agent, agents.c.forgotten < sequence)
+        connection.execute(update(agents).where(*mine).values(forgotten=sequence))
     for agent, sequence in old:
         connection.execute(delete(agent_drops).where(d.agent_id == agent, d.sequence == sequence))
         connection.execute(delete(segments).where(s.agent_id == agent, s.sequence == sequence))
