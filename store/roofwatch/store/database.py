@@ -105,13 +105,14 @@ def open(url: str | None = None, *, migrate: bool = True) -> Database:  # noqa: 
         try:
             if database.on_postgres:
                 postgres_engine.check_server(database.engine, name)
+            elif migrate:
+                sqlite_engine.check_writable(parsed)  # say so now, not with each commit
             if migrate:
                 _migrate(database)
             _check(database)
             if migrate and database.on_postgres:
                 _partitions_ahead(database)
             elif migrate:
-                sqlite_engine.check_writable(parsed)  # say so now, not with each commit
                 sqlite_engine.log_ahead(database.engine)
         except BaseException:
             database.close()

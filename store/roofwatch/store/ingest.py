@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -23,6 +24,7 @@ GROUP_ROWS = 30_000  # of one transaction: large enough that its fsync is nothin
 AGAIN_S = 30.0  # so long a group waits for a database server that restarts, before its senders are told…
 PAUSE_S = 0.2  # …with so long between two tries
 IDLE_S = 30.0  # without work for so long: give back the log's space
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class Writer:
         self._upkeep = Upkeep(database, keep or Keep())
         self._loader = Loader(now_ns=time.time_ns)
         self._keep_log = database.log_keeper()
+        self._failed = ""  # what was said of the last commit that failed, if none succeeded since
         self._tidy_s = time.monotonic() + IDLE_S
         self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
         self._thread = threading.Thread(target=self._run, name="roofwatch-writer", daemon=True)
@@ -105,9 +108,13 @@ class Writer:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is: the senders must hear of it, and the next group is tried
             failure = error if isinstance(error, RoofwatchError) else RoofwatchError(f"the store failed: {error!r}")
+            if str(failure) != self._failed:
+                self._failed = str(failure)
+                _log.warning("a commit failed, and its senders will send again: %s", failure)
             for job in group:
                 job.done.set_exception(failure)
             return
+        self._failed = ""
         for job, outcome in zip(group, outcomes, strict=True):
             job.done.set_result(outcome)
 

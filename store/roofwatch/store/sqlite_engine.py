@@ -96,6 +96,17 @@ def log_ahead(made: Engine) -> None:
                 time.sleep(0.02)
 
 
+def check_writable(url: URL) -> None:
+    """Refuse a file that can only be read: SQLite itself tells it at the first change, not when a transaction begins.
+
+    Raises:
+        RoofwatchError: it, or its folder, cannot be written.
+    """
+    file = Path(url.database or "")
+    if not all(os.access(path, os.W_OK) for path in (file, file.parent) if path.exists()):
+        raise RoofwatchError(f"the database {url.render_as_string()} failed: {sentence('it is readonly')}")
+
+
 def truncate_log(made: Engine) -> None:
     """Give the space of the write-ahead log back where nobody needs it; tidiness, so never an error."""
     raw = made.raw_connection()
