@@ -69,6 +69,10 @@ def test_a_file_of_any_size_or_kind_is_bounded(tmp_path):
         file.write_bytes(content)
         with pytest.raises(UsageError, match="--access-file"):
             access.read(file)
+    file.write_bytes(b"")
+    file.chmod(0o666)
+    with pytest.raises(UsageError, match="others can change it"):
+        access.read(file)
     with pytest.raises(UsageError, match="No such file"):
         access.read(tmp_path / "nothing")
 

@@ -205,3 +205,23 @@ def test_doctor_counts_the_days(site, tokens, monkeypatch):
         monkeypatch.delenv(f"ROOFWATCH_TLS_{variable}")
     assert doctor_trust.found("127.0.0.1:1", "/nowhere/agent.sock")[0] == "ok"
     assert doctor_trust.found("store.example:1", "/nowhere/agent.sock")[0] == "warn"
+
+
+def test_other_commands_keep_to_it(site, tokens, traces):
+    """What sends records needs ingest; what speaks plain text only does so on this machine only; the agent as well."""
+    trace = min((traces / "kineto").rglob("*.json.gz"), key=lambda path: path.stat().st_size)
+    flags = site.flags(bearer="read")
+    words = ("import", str(trace), "--store", tokens.address)
+    assert "'read' has read, and this needs ingest" in site.ask(*words, *flags).stderr
+    done = site.ask(*words, *site.flags(bearer="node-a"))
+    assert done.returncode == 3
+    assert "'node-a' may not send records of node 'imported'" in done.stderr
+    site.certify("token", "importer", "--role", "ingest", "--role", "read")
+    until(lambda: site.ask(*words, *site.flags(bearer="importer")).returncode == 0, "both roles import", 5)
+    replay = ("store", "replay", "--synthetic", "--store")
+    assert "would be plain text" in told(site, *replay, "store.example:1", code=2)
+    assert "speaks plain text only" in told(site, *flags, *replay, tokens.address, code=2)
+    assert "would be plain text" in told(site, "agent", "--store", "store.example:1", code=2)
+    assert "--tls-ca nowhere.pem: cannot be read" in told(
+        site, "--tls-ca", "nowhere.pem", "agent", "--store", "store.example:1", code=2
+    )

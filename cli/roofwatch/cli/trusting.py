@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from roofwatch.model.errors import UsageError
 from roofwatch.proto.trust import VARIABLES, Trust
+from roofwatch.store.config import is_loopback, parse_address
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _KEY = "roofwatch.trust"  # in click's meta, which a command shares with the group
@@ -55,6 +58,29 @@ def typed() -> dict[str, Any]:
 def given() -> Trust:
     """What the command line says, and the environment of a program that has none."""
     return Trust.of_environment() if click.get_current_context(silent=True) is None else Trust(**typed())
+
+
+def typed_before() -> dict[str, str]:
+    """The same by the names of the agent's settings; only what was typed, for it reads the environment itself."""
+    ctx = click.get_current_context().find_root()
+    names = {"ca": "tls_ca", "cert": "tls_cert", "key": "tls_key", "token_file": "token_file", "insecure": "insecure"}
+    return {
+        names[name]: "1" if value is True else value
+        for name, value in typed().items()
+        if ctx.get_parameter_source(f"trust_{name}") is ParameterSource.COMMANDLINE
+    }
+
+
+def plain_text(address: str) -> None:
+    """For what speaks plain text only: refuse it beyond loopback, unless allowed.
+
+    Raises:
+        UsageError: with what to do.
+    """
+    trust = given()
+    if trust.ca:
+        raise UsageError("this command speaks plain text only: leave out --tls-ca and ask a store on trial")
+    trust.check(address, loopback=is_loopback(parse_address(address)[0]))
 
 
 def forget() -> None:

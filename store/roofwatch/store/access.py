@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
+import stat
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -118,7 +120,9 @@ def read(path: Path) -> Entries:
     """
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data, mode = file.read(MOST_BYTES + 1), os.fstat(file.fileno()).st_mode
+        if mode & (stat.S_IWOTH | stat.S_IWGRP):
+            raise UsageError(f"--access-file {path}: others can change it; close it with: chmod go-w {path}")
         if len(data) > MOST_BYTES:
             raise UsageError(f"--access-file {path}: larger than {MOST_BYTES >> 20} MiB")
         text = data.decode()

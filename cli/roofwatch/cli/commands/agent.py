@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from roofwatch.agent.config import Config, default_state, resolve, variable_of
+from roofwatch.cli import trusting
 from roofwatch.hook.protocol import socket_path
 
 EPILOG = """\b
@@ -55,6 +56,8 @@ def command(user: bool, **given: Any) -> int:
         if given["system"]:
             raise click.UsageError("--user and --system exclude each other.")
         given["system"] = "0"
+    for name, value in trusting.typed_before().items():  # roofwatch --tls-ca FILE agent
+        given[name] = given[name] or value
     config = resolve(given)
     folders.check(Path(config.socket).parent, "--socket", Path(_usual_socket()).parent)
     folders.check(Path(config.state), "--state", Path(default_state()))

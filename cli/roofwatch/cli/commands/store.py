@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from roofwatch.cli import trusting
 from roofwatch.cli.guessing import Guessing
 from roofwatch.store.config import DEFAULT_ADDRESS, Keep, ServeConfig, Tls, default_url
 
@@ -235,6 +236,7 @@ def prune(db: str | None, keep_raw: int, keep_hourly: int, keep_daily: int) -> N
 @click.option("--synthetic", is_flag=True, help="Windows of 300 drawn kernels instead of those of traces.")
 @click.option("--nodes", type=click.IntRange(1, 20_000), default=125, show_default=True, help="Simulated agents.")
 @click.option("--rate", type=Rate(), default="1x", show_default=True, help="1x is a window a device and minute.")
+@trusting.options(hidden=True)
 @click.option("--minutes", type=click.FloatRange(0.05, 1440), default=1.0, show_default=True, help="How long to send.")
 @click.option("--seed", type=int, default=1, show_default=True, help="What varies the windows.")
 @click.option("--store", metavar="HOST:PORT", help="A store that runs already.")
@@ -259,6 +261,8 @@ def replay(  # noqa: PLR0913, PLR0917 - a parameter for each option
         raise click.UsageError("give a FOLDER of traces, or --synthetic.")
     if store and db:
         raise click.UsageError("--db is for the store that is started; a running one has its own.")
+    if store:
+        trusting.plain_text(store)
     windows = source.of_folder(folder, sys.stderr.write) if folder else source.drawn(seed)
     result = trial.replayed(windows, trial.plan(nodes, rate, minutes * 60, seed), store, db)
     click.echo(render.replayed_json(result) if form == "json" else "\n".join(render.replayed(result)))
