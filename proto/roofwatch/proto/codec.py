@@ -20,6 +20,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 SEGMENT_SCHEMA = 1
 PROTOCOL = 1
 DATABASE_AWAY = (("roofwatch-away", "database"),)  # beside UNAVAILABLE: the store is there, what it says is the reason
+MAX_PARSED_BYTES = 384 << 20  # in memory; what an agent seals is a tenth of it
 MAX_SEGMENT_BYTES = 64 << 20  # decompressed; a window of 1,000 signatures is about 200 kB
 
 
@@ -51,13 +52,13 @@ def windows(message: pb.Segment) -> list[Window]:
 
 def seal(message: pb.Segment, agent: str, boot: str, sequence: int) -> pb.SegmentEnvelope:
     """Compress a segment under its number."""
-    raw = message.SerializeToString(deterministic=True)  # maps in order: the same content is the same segment
-    payload = zstandard.ZstdCompressor(level=3).compress(raw)  # a fresh object: zstd objects are not thread-safe
+    data = message.SerializeToString(deterministic=True)  # maps in order: the same content is the same segment
+    payload = zstandard.ZstdCompressor(level=3).compress(data)  # a fresh object: zstd objects are not thread-safe
     return pb.SegmentEnvelope(
         id=pb.SegmentId(agent=agent, boot=boot, sequence=sequence),
         payload=payload,
         crc32=zlib.crc32(payload),
-        raw_bytes=len(raw),
+        raw_bytes=len(data),
         windows=len(message.windows),
     )
 
@@ -68,6 +69,15 @@ def unseal(envelope: pb.SegmentEnvelope) -> pb.Segment:
     Raises:
         WireError: checksum, size or content is wrong.
     """
+    return parsed(raw(envelope))
+
+
+def raw(envelope: pb.SegmentEnvelope) -> bytes:
+    """The bytes of an envelope's segment.
+
+    Raises:
+        WireError: checksum or size is wrong.
+    """
     if zlib.crc32(envelope.payload) != envelope.crc32:
         raise WireError("damaged segment: the checksum does not fit the payload")
     if envelope.raw_bytes > MAX_SEGMENT_BYTES:
@@ -76,14 +86,23 @@ def unseal(envelope: pb.SegmentEnvelope) -> pb.Segment:
         announced = zstandard.get_frame_parameters(envelope.payload).content_size
         if announced > MAX_SEGMENT_BYTES:  # zstd allocates what the frame says, whatever the limit below
             raise WireError(f"damaged segment: its frame announces no size, or more than {MAX_SEGMENT_BYTES} bytes")
-        raw = zstandard.ZstdDecompressor().decompress(envelope.payload, max_output_size=MAX_SEGMENT_BYTES)
+        found: bytes = zstandard.ZstdDecompressor().decompress(envelope.payload, max_output_size=MAX_SEGMENT_BYTES)
     except zstandard.ZstdError as error:
         raise WireError(f"damaged segment: {error}") from error
-    if len(raw) != envelope.raw_bytes:
-        raise WireError(f"damaged segment: {len(raw)} bytes where {envelope.raw_bytes} were announced")
+    if len(found) != envelope.raw_bytes:
+        raise WireError(f"damaged segment: {len(found)} bytes where {envelope.raw_bytes} were announced")
+    return found
+
+
+def parsed(data: bytes) -> pb.Segment:
+    """A segment from its bytes.
+
+    Raises:
+        WireError: it is none.
+    """
     message = pb.Segment()
     try:
-        message.ParseFromString(raw)
+        message.ParseFromString(data)
     except DecodeError as error:
         raise WireError("damaged segment: not a protobuf message") from error
     return message

@@ -8,13 +8,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from roofwatch.model.record import Device
 from roofwatch.proto.decode import Decoder
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.blocks import Ints
 from roofwatch.store.catalog import Catalog
-from roofwatch.store.checks import check_device, check_process
+from roofwatch.store.checks import check_device, check_process, fail
 from roofwatch.store.identity import device_id, peaks_id
 
 MAX_CELLS = 6_000_000  # of dictionaries remembered: 8 to 30 bytes each
@@ -83,6 +84,15 @@ def resolve(message: pb.Dictionary, catalog: Catalog) -> Resolved:
     )
 
 
+def _parsed(data: bytes) -> pb.Dictionary:
+    message = pb.Dictionary()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        fail("not a protobuf message")
+    return message
+
+
 class Dictionaries:
     """The dictionaries that came last; may be used by several threads."""
 
@@ -92,13 +102,13 @@ class Dictionaries:
         self._known: OrderedDict[bytes, Resolved] = OrderedDict()
         self._cells = 0
 
-    def resolved(self, message: pb.Dictionary) -> Resolved:
-        """A dictionary, checked now or before.
+    def resolved(self, data: bytes) -> Resolved:
+        """A dictionary from its bytes, checked now or before.
 
         Raises:
             ValueError, IndexError: it cannot be stored.
         """
-        key = hashlib.sha256(message.SerializeToString(deterministic=True)).digest()
+        key = hashlib.sha256(data).digest()
         with self._lock:
             found = self._known.get(key)
             if found is not None:
@@ -107,7 +117,7 @@ class Dictionaries:
             if self.catalog.full:
                 self.catalog = Catalog()
             catalog = self.catalog
-        made = resolve(message, catalog)
+        made = resolve(_parsed(data), catalog)
         with self._lock:
             if key not in self._known:
                 self._known[key] = made

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import wire
 from roofwatch.store.blocks import FACT, Ints
 from roofwatch.store.catalog import NO_CODE
 from roofwatch.store.checks import MAX_COUNT, MAX_NS, MAX_RATE, fail
@@ -21,7 +22,10 @@ Floats = npt.NDArray[np.float64]
 _LIMITS = {
     **dict.fromkeys(("total_ns", "min_ns", "max_ns", "step_ns"), MAX_NS),
     **dict.fromkeys(("calls", "step_calls"), MAX_COUNT),
+    **dict.fromkeys(("histogram_low", "histogram_length"), BUCKETS),
 }
+_NUMBERS = (*_LIMITS, "device", "bound", "evidence")
+_PLAIN = ("total_ns", "min_ns", "max_ns", "step_ns", "calls", "step_calls", "device")  # stored as they come
 _AT = {name: i for i, name in enumerate(FACT)}
 _MARKS = 1 << 18  # places of keys that are marked one by one; more are sorted
 
@@ -61,55 +65,43 @@ class _Rows:
     peaks: Ints  # of each device: place of its peaks in the dictionary
 
 
-def of_segment(windows: Sequence[pb.Window], dictionary: Resolved) -> tuple[list[Facts], Roofs]:
-    """The kernels of each window, and the roofs that they tell.
+def of_segment(windows: Sequence[Any], dictionary: Resolved) -> tuple[list[Facts], Roofs]:
+    """The kernels of each window, as ``wire.read`` gives them, and the roofs that they tell.
 
     Raises:
         ValueError, IndexError: they cannot be stored.
     """
     kernels = [w.kernels for w in windows]
-    places = _joined("signature", kernels, [len(k.signature) for k in kernels])
-    counts = [len(k.signature) for k in kernels]
-    total = len(places)
-    if total and int(places.max()) >= len(dictionary.ids):
+    places, counts = wire.counted("signature", [k.signature for k in kernels])
+    told = wire.columns({name: [getattr(k, name) for k in kernels] for name in _NUMBERS}, counts)
+    if len(places) and int(places.max()) >= len(dictionary.ids):
         fail(f"signature: {places.max()} is out of range")
-    device = _joined("device", kernels, counts)
-    rows = _rows(windows, counts, device, dictionary)
-    columns = np.empty((len(FACT), total), np.int64)
-    columns[_AT["signature_id"]] = dictionary.ids[places]
-    columns[_AT["device"]] = device
     for name, limit in _LIMITS.items():
-        _joined(name, kernels, counts, columns[_AT[name]])
-        _limited(name, columns[_AT[name]], limit)
-    _codes(columns, kernels, counts, dictionary)
+        _limited(name, told[name], limit)
+    rows = _rows(windows, counts, told["device"], dictionary)
+    columns = np.empty((len(FACT), len(places)), np.int64)
+    columns[_AT["signature_id"]] = dictionary.ids[places]
+    for name in _PLAIN:
+        columns[_AT[name]] = told[name]
+    _codes(columns, kernels, counts, told, dictionary)
     _check_once(places, columns[_AT["evidence"]], rows, len(dictionary.ids))
     columns[_AT["first"]] = _first(dictionary.names[places], columns[_AT["bound"]], rows, dictionary.strings)
-    histograms = _histograms(kernels, counts)
+    histograms = _histograms(kernels, counts, told)
     ends = np.cumsum(counts).tolist()
     facts = [
-        Facts(np.ascontiguousarray(columns[:, end - count : end]), told) if count else NO_FACTS
-        for count, end, told in zip(counts, ends, histograms, strict=True)
+        Facts(np.ascontiguousarray(columns[:, end - count : end]), of) if count else NO_FACTS
+        for count, end, of in zip(counts, ends, histograms, strict=True)
     ]
     return facts, _roofs(kernels, places, rows, dictionary)
 
 
-def _joined(name: str, kernels: Sequence[pb.KernelStats], counts: Sequence[int], out: Ints | None = None) -> Ints:
-    """A column of all windows; ``out`` is where to, as it is: whole numbers beyond 2⁶³ are negative there."""
-    parts = [np.asarray(getattr(k, name)) for k in kernels]
-    if [len(part) for part in parts] != counts:
-        fail(f"kernel columns of unequal lengths: {name}")
-    if out is None:
-        return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)
-    return np.concatenate(parts, out=out, casting="unsafe") if parts else out
-
-
 def _limited(name: str, column: Ints, limit: int) -> None:
-    """Refuse what the wire has unsigned and is at least ``limit``."""
-    if len(column) and int(column.view(np.uint64).max()) >= limit:
-        fail(f"{name}: {column.view(np.uint64).max()} is out of range")
+    """Refuse what is at least ``limit``."""
+    if int(column.max(initial=0)) >= limit:
+        fail(f"{name}: {column.max()} is out of range")
 
 
-def _rows(windows: Sequence[pb.Window], counts: list[int], device: Ints, dictionary: Resolved) -> _Rows:
+def _rows(windows: Sequence[Any], counts: list[int], device: Ints, dictionary: Resolved) -> _Rows:
     devices = [[d.device for d in w.devices] for w in windows]
     sizes = np.array([len(of) for of in devices], np.int64)
     begins = np.cumsum(sizes) - sizes
@@ -125,22 +117,18 @@ def _rows(windows: Sequence[pb.Window], counts: list[int], device: Ints, diction
     return _Rows(counts, device + np.repeat(begins, counts), len(flat), model, peaks)
 
 
-def _codes(columns: Ints, kernels: Sequence[pb.KernelStats], counts: list[int], dictionary: Resolved) -> None:
+def _codes(
+    columns: Ints, kernels: Sequence[Any], counts: list[int], told: dict[str, Ints], dictionary: Resolved
+) -> None:
     """What travels as text: the bound, the evidence, and the formula's bound where there is another."""
-    bound = dictionary.bounds[_joined("bound", kernels, counts)]
-    evidence = dictionary.evidences[_joined("evidence", kernels, counts)]
-    second = np.zeros(len(bound), np.int64)  # not sent by the first versions, nor where there is none
-    end = 0
-    for k, count in zip(kernels, counts, strict=True):
-        end += count
-        told = np.asarray(k.formula_bound)
-        if len(told):
-            if len(told) != count:
-                fail("kernel columns of unequal lengths: formula_bound")
-            second[end - count : end] = told
-    formula = np.where(second == 0, -1, dictionary.bounds[second])
+    bound, evidence = dictionary.bounds[told["bound"]], dictionary.evidences[told["evidence"]]
+    formula = np.full(len(bound), -1, np.int64)
+    if any(k.formula_bound for k in kernels):  # not sent by the first versions, nor where there is none
+        parts = [k.formula_bound or bytes(count) for k, count in zip(kernels, counts, strict=True)]
+        second = wire.columns({"formula_bound": parts}, counts)["formula_bound"]
+        formula = np.where(second == 0, -1, dictionary.bounds[second])
     for name, codes in (("bound", bound), ("evidence", evidence), ("formula_bound", formula)):
-        if len(codes) and int(codes.min()) == NO_CODE:
+        if int(codes.min(initial=0)) == NO_CODE:
             fail(f"{name}: a text that is none")
         columns[_AT[name]] = codes
 
@@ -178,24 +166,21 @@ def first_of(keys: Ints, size: int) -> Ints:
     return marks[marks < len(keys)]
 
 
-def _histograms(kernels: Sequence[pb.KernelStats], counts: list[int]) -> list[Histograms]:
-    lows, lengths = _joined("histogram_low", kernels, counts), _joined("histogram_length", kernels, counts)
-    parts = [np.asarray(k.histogram_counts) for k in kernels]
-    told = np.concatenate(parts).view(np.int64) if parts else np.zeros(0, np.int64)
-    _limited("histogram_low", lows, BUCKETS)
-    _limited("histogram_length", lengths, BUCKETS)
-    _limited("histogram_counts", told, MAX_COUNT)
+def _histograms(kernels: Sequence[Any], counts: list[int], told: dict[str, Ints]) -> list[Histograms]:
+    lows, lengths = told["histogram_low"], told["histogram_length"]
+    cells, many = wire.counted("histogram_counts", [k.histogram_counts for k in kernels])
+    _limited("histogram_counts", cells, MAX_COUNT)
     row, cell, found = 0, 0, []
-    for count, part in zip(counts, parts, strict=True):
+    for count, size in zip(counts, many, strict=True):
         of = slice(row, row + count)
-        if int(lengths[of].sum()) != len(part):
+        if int(lengths[of].sum()) != size:
             fail("the histogram columns do not fit each other")
-        found.append(Histograms(lows[of], lengths[of], told[cell : cell + len(part)]))
-        row, cell = row + count, cell + len(part)
+        found.append(Histograms(lows[of], lengths[of], cells[cell : cell + size]))
+        row, cell = row + count, cell + size
     return found
 
 
-def _roofs(kernels: Sequence[pb.KernelStats], places: Ints, rows: _Rows, dictionary: Resolved) -> Roofs:
+def _roofs(kernels: Sequence[Any], places: Ints, rows: _Rows, dictionary: Resolved) -> Roofs:
     """The roofs that are known, each as the first row tells it."""
     roof = _rates("roof_ns", kernels, rows.counts, 0.0, MAX_NS)
     ridge = _rates("ridge", kernels, rows.counts, 1 / MAX_RATE, MAX_RATE)
@@ -206,12 +191,9 @@ def _roofs(kernels: Sequence[pb.KernelStats], places: Ints, rows: _Rows, diction
     return Roofs(dictionary.signatures[places[where]], peaks[at], roof[where], ridge[where])
 
 
-def _rates(name: str, kernels: Sequence[pb.KernelStats], counts: list[int], least: float, limit: float) -> Floats:
+def _rates(name: str, kernels: Sequence[Any], counts: list[int], least: float, limit: float) -> Floats:
     """Floats as they travel, not a number where unknown."""
-    parts = [np.asarray(getattr(k, name)) for k in kernels]
-    if [len(part) for part in parts] != counts:
-        fail(f"kernel columns of unequal lengths: {name}")
-    column: Floats = np.concatenate(parts) if parts else np.zeros(0)
+    column: Floats = wire.floats(name, [getattr(k, name) for k in kernels], counts)
     if not (np.isnan(column) | ((column >= least) & (column < limit))).all():
         fail(f"{name}: a value is out of range")
     return column

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from roofwatch.model.record import Device, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import wire
 from roofwatch.store.blocks import Ints
 from roofwatch.store.checks import MAX_COUNT, check_texts, check_window, in_range
 from roofwatch.store.dictionary import Dictionaries, Resolved
@@ -91,10 +93,10 @@ class Unpacker:
         Raises:
             WireError: it cannot be what an agent sealed; says why.
         """
-        message = codec.unseal(envelope)
+        message = wire.read(envelope)
         if message.schema != codec.SEGMENT_SCHEMA:
-            codec.windows(message)  # raises, and says what to upgrade
-        rows = sum(len(w.kernels.signature) for w in message.windows)
+            codec.windows(pb.Segment(schema=message.schema))  # raises, and says what to upgrade
+        rows = wire.count([w.kernels.signature for w in message.windows])
         if rows > MAX_ROWS:
             raise WireError(f"segment of {rows} kernels: the limit is {MAX_ROWS}")
         try:
@@ -102,7 +104,7 @@ class Unpacker:
         except (IndexError, ValueError, KeyError, RecursionError, OverflowError) as error:
             raise WireError(f"damaged segment: {error}") from error
 
-    def _unpack(self, envelope: pb.SegmentEnvelope, message: pb.Segment, rows: int) -> Unpacked:
+    def _unpack(self, envelope: pb.SegmentEnvelope, message: Any, rows: int) -> Unpacked:
         segment_id = envelope.id
         if not segment_id.agent or not segment_id.boot or not 0 < segment_id.sequence < 1 << 63:
             raise ValueError("no agent, boot or sequence")
@@ -124,7 +126,7 @@ class Unpacker:
         )
 
 
-def _window(message: pb.Window, facts: Facts, dictionary: Resolved) -> UnpackedWindow:
+def _window(message: Any, facts: Facts, dictionary: Resolved) -> UnpackedWindow:
     window = dictionary.decoder.window(message, kernels=False)
     check_window(window)
     of = tuple(dictionary.device_ids[d.device][0] for d in message.devices)

@@ -1,0 +1,162 @@
+"""The wire as the store reads it: columns of kernels and the dictionary are the bytes that came.
+
+A message field that is packed numbers, or a message, lies in a message as its length and bytes. Read by a schema that
+calls it bytes it costs a copy; numbers are then made of all windows' columns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from roofwatch.proto import codec
+from roofwatch.proto.codec import WireError
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.blocks import Ints
+from roofwatch.store.checks import fail
+
+MOST = 10  # bytes of a number on the wire
+LONGEST = 8  # bytes of a number: 2⁵⁶ is beyond every limit
+BEYOND = 1 << 62  # stands for numbers of more bytes
+BLOCK = 1 << 14  # numbers made at once: what fits a processor's cache
+_PACKAGE = "roofwatch.columns"
+_AS_BYTES = {"Segment": {"dictionary"}, "KernelStats": {field.name for field in pb.KernelStats.DESCRIPTOR.fields}}
+_MASKS = np.array([(1 << (8 * length)) - 1 for length in range(LONGEST + 1)], np.uint64)
+_JOIN = tuple(  # neighbours of 7, 14 and 28 bits: which stay, which move, and by how much
+    (np.uint64(keep), np.uint64(move), np.uint64(by))
+    for keep, move, by in (
+        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+    )
+)
+
+
+def _schema() -> Any:
+    """``Segment`` of our contract with some fields as bytes."""
+    file = FileDescriptorProto()
+    pb.DESCRIPTOR.CopyToProto(file)
+    file.name, was = f"{_PACKAGE}.proto", f".{file.package}."
+    file.package = _PACKAGE
+    del file.service[:]
+    for message in file.message_type:
+        for field in chain(message.field, *(nested.field for nested in message.nested_type)):
+            if field.name in _AS_BYTES.get(message.name, ()):
+                field.type, field.label = FieldDescriptorProto.TYPE_BYTES, FieldDescriptorProto.LABEL_OPTIONAL
+                field.ClearField("type_name")
+            if field.type_name:
+                field.type_name = field.type_name.replace(was, f".{_PACKAGE}.")
+    pool = DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Segment"))
+
+
+_Segment = _schema()
+
+
+def read(envelope: pb.SegmentEnvelope) -> Any:
+    """A segment whose dictionary and kernels are bytes.
+
+    Raises:
+        WireError: as ``codec.unseal``.
+    """
+    raw = codec.raw(envelope)
+    message = _Segment()
+    try:
+        message.ParseFromString(raw)
+        message.DiscardUnknownFields()
+        if message.ByteSize() != len(raw):
+            # Fields that we do not know, or not in the form in which senders write them: the schema puts them right.
+            known = codec.parsed(raw)
+            known.DiscardUnknownFields()
+            message.ParseFromString(known.SerializeToString())
+    except DecodeError as error:
+        raise WireError("damaged segment: not a protobuf message") from error
+    return message
+
+
+def count(parts: Sequence[bytes]) -> int:
+    """How many numbers a column has, before any is made."""
+    return sum(int(np.count_nonzero(np.frombuffer(part, np.uint8) < 0x80)) for part in parts)
+
+
+def counted(name: str, parts: Sequence[bytes]) -> tuple[Ints, list[int]]:
+    """The numbers of a column's parts, one after the other, and how many each part has.
+
+    Raises:
+        ValueError: a part ends within a number.
+    """
+    buffer = b"".join(parts)
+    octets = np.frombuffer(buffer, np.uint8)
+    lengths = [len(part) for part in parts]
+    if not buffer or int(octets.max()) < 0x80:
+        return octets.astype(np.int64), lengths
+    numbers, ends = _numbers(buffer, octets)
+    bounds = np.cumsum(lengths)
+    if (octets[bounds[np.array(lengths) > 0] - 1] >= 0x80).any():
+        fail(f"{name}: a column ends within a number")
+    return numbers, np.diff(np.searchsorted(ends, bounds), prepend=0).tolist()
+
+
+def columns(parts: dict[str, Sequence[bytes]], counts: list[int]) -> dict[str, Ints]:
+    """Columns whose parts have so many numbers each.
+
+    Raises:
+        ValueError: a part has more or fewer.
+    """
+    found: dict[str, Ints] = {}
+    long: dict[str, Sequence[bytes]] = {}
+    for name, of in parts.items():
+        if any(len(part) > MOST * count for part, count in zip(of, counts, strict=True)):
+            fail(f"kernel columns of unequal lengths: {name}")
+        octets = np.frombuffer(b"".join(of), np.uint8)
+        if [len(part) for part in of] == counts and int(octets.max(initial=0)) < 0x80:
+            found[name] = octets.astype(np.int64)
+        else:
+            long[name] = of
+    if long:
+        numbers, many = counted(", ".join(long), list(chain.from_iterable(long.values())))
+        if many != counts * len(long):
+            fail(f"kernel columns of unequal lengths, among {', '.join(long)}")
+        found.update(zip(long, numbers.reshape(len(long), -1), strict=True))
+    return found
+
+
+def floats(name: str, parts: Sequence[bytes], counts: list[int]) -> Any:
+    """A column of doubles.
+
+    Raises:
+        ValueError: a part has more or fewer than it should.
+    """
+    if [len(part) for part in parts] != [8 * count for count in counts]:
+        fail(f"kernel columns of unequal lengths: {name}")
+    return np.frombuffer(b"".join(parts), "<f8")
+
+
+def _numbers(buffer: bytes, octets: Any) -> tuple[Ints, Ints]:
+    """Base 128, lowest digit first, with the high bit on all but a number's last byte; and where each number ends.
+
+    The encoding: https://protobuf.dev/programming-guides/encoding/#varints
+    """
+    ends = np.flatnonzero(octets < 0x80)
+    words = np.ndarray((len(buffer),), "<u8", buffer + bytes(LONGEST), strides=(1,))
+    numbers = np.empty(len(ends), np.int64)
+    last = -1
+    for at in range(0, len(ends), BLOCK):
+        of = ends[at : at + BLOCK]
+        lengths = np.diff(of, prepend=last)
+        last = int(of[-1])
+        found = words.take(of - lengths + 1) & _MASKS.take(lengths, mode="clip")
+        for keep, move, by in _JOIN:
+            found = (found & keep) | ((found & move) >> by)
+        if int(lengths.max()) > LONGEST:
+            found[lengths > LONGEST] = BEYOND
+        numbers[at : at + BLOCK] = found.view(np.int64)
+    return numbers, ends
