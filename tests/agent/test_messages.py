@@ -74,6 +74,14 @@ def test_a_hello_as_the_hook_says_it():
     assert hello.close_path == "native"
 
 
+def test_an_npu_tells_its_vector_cores():
+    """Beside its cube cores; what is no count is unknown."""
+    npu = {"vendor": "ascend", "model": "Ascend910B2", "units": 24}
+    devices = [{**npu, "vector_units": told} for told in (48, None, "48", -1)]
+    hello = messages.hello_of({"protocol": 1, "devices": devices})
+    assert [(d.units, d.vector_units) for d in hello.devices] == [(24, 48), (24, None), (24, None), (24, None)]
+
+
 def test_unknown_stays_unknown():
     """Numbers of the wrong type, sign or size are None, never 0; too long texts are cut; half a cost is none."""
     hello = messages.hello_of(

@@ -5,11 +5,15 @@ Runs in the parse worker: even fstat may wait for whoever serves the file, and t
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from dataclasses import dataclass
+from typing import Any
 
 from roofwatch.agent import counters
+
+BUFFER_BYTES = 1 << 16
 
 
 class TraceRefused(Exception):  # noqa: N818 - a verdict on input, not a fault of ours
@@ -22,7 +26,7 @@ class TraceRefused(Exception):  # noqa: N818 - a verdict on input, not a fault o
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A checked trace: a descriptor of our own (own offset, read-only), and what its file was when we looked."""
+    """A checked trace: its descriptor, and what its file was when we looked."""
 
     fd: int
     mark: tuple[int, int, int]
@@ -38,7 +42,7 @@ class Trace:
 
 
 def checked(fd: int, announced: int, most: int) -> Trace:
-    """Look at a descriptor that a job passed; takes it over and gives back one of our own.
+    """Look at a descriptor that a job passed.
 
     Raises:
         TraceRefused: not a regular file or memfd, empty, over ``most`` bytes, not of the announced size, or with holes.
@@ -56,7 +60,7 @@ def checked(fd: int, announced: int, most: int) -> Trace:
         )
     if _has_hole(fd, info.st_size):
         raise TraceRefused(counters.TRACE_SPARSE, "the trace has holes")
-    return Trace(_own(fd), _mark(info))
+    return Trace(fd, _mark(info))
 
 
 def _mark(info: os.stat_result) -> tuple[int, int, int]:
@@ -70,15 +74,35 @@ def _has_hole(fd: int, size: int) -> bool:
         return False  # this file system cannot tell; the size limit still holds
 
 
-def _own(fd: int) -> int:
-    """The same file opened again, so that the job cannot move our offset; the job's descriptor where that is denied."""
-    try:
-        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError:
-        os.lseek(fd, 0, os.SEEK_SET)
-        return fd
-    os.close(fd)
-    return own
+class _ByPosition(io.RawIOBase):
+    """Reads at positions of its own: the descriptor's is shared with the job, which could move it meanwhile."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._at = fd, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def readinto(self, buffer: Any) -> int:
+        count = os.preadv(self._fd, [buffer], self._at)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._fd).st_size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+
+def opened(fd: int) -> io.BufferedReader:
+    """A file to read a checked trace from, whatever the job does to the descriptor's position. Closes nothing."""
+    return io.BufferedReader(_ByPosition(fd), BUFFER_BYTES)
 
 
 def _kind(mode: int) -> str:

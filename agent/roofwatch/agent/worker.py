@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from roofwatch.agent import counters, link, trace
+from roofwatch.agent import counters, link, sandbox, trace
 from roofwatch.collectors.base import Limits, WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.errors import RoofwatchError
@@ -42,7 +42,7 @@ def record(fd: int, form: str, context: WindowContext) -> Window:
     from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
 
     known = graph_logs.known_of(context.graphs)
-    return pipeline.window_of(registry.read(fd, LIMITS, bounds=context.bounds, known=known), context)
+    return pipeline.window_of(registry.read(trace.opened(fd), LIMITS, bounds=context.bounds, known=known), context)
 
 
 def confine(memory_bytes: int) -> None:
@@ -60,6 +60,7 @@ def confine(memory_bytes: int) -> None:
     )
     for kind, value in limits:
         resource.setrlimit(kind, (value, value))
+    sandbox.confine()
 
 
 def _cpu_s() -> float:
@@ -73,11 +74,9 @@ def handle(task: link.Task, fd: int, read: Record) -> link.Answer:
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_s()) + 1 + task.cpu_seconds, hard))
     began = time.process_time_ns()  # with a CPU limit set the kernel moves this clock by ticks of a few milliseconds
-    own = -1
     try:
         checked = trace.checked(fd, task.size, task.most_bytes)
-        own = checked.fd
-        window = read(own, task.format, task.context)
+        window = read(fd, task.format, task.context)
         checked.unchanged()
         return _sealed(window, time.process_time_ns() - began)
     except trace.TraceRefused as refusal:
@@ -89,7 +88,7 @@ def handle(task: link.Task, fd: int, read: Record) -> link.Answer:
     except Exception as error:  # noqa: BLE001 - a reader's fault on hostile input must not end the worker unheard
         return link.Answer(counters.PARSE_CRASH, f"{type(error).__name__}: {error}"[:300])
     finally:
-        link.close_quietly(own if own >= 0 else fd)
+        link.close_quietly(fd)
 
 
 def _sealed(window: Window, cpu_ns: int) -> link.Answer:

@@ -44,7 +44,7 @@ VERBS = {
     "slow": lambda: time.sleep(0.6),
     "spin": _spin,
     "memory": lambda: bytearray(2 << 30),
-    "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "crash": lambda: signal.raise_signal(signal.SIGSEGV),
     "leave": lambda: os._exit(0),
     "sentence": _sentence,
     "fault": _fault,
