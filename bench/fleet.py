@@ -1,0 +1,168 @@
+"""A fleet against one store on Postgres with fsync, for growing numbers of agents: the table of docs/store.md.
+
+  python bench/fleet.py --agents 125,250,500,1000 --minutes 0.5
+  python bench/fleet.py --agents 1000 --minutes 5
+
+Each agent has eight devices with windows of 300 kernels; at 1.25x it sends ten windows a minute. The Postgres
+is the one that the tests use, on disk and synced. Not a part of ``make bench``: it takes the whole machine for minutes.
+"visible" is when ``top`` counts a window, asked once a second. Exit code 1: a window is lost, double or rejected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "store"))
+
+from postgres_server import Postgres, running_postgres
+
+from roofwatch.cli.fleet import source
+from roofwatch.cli.fleet.local import Local, local_store
+from roofwatch.cli.fleet.replay import Replayed, replay
+from roofwatch.cli.fleet.trial import plan
+
+MIB = 1 << 20
+SETTINGS = ("fsync=on", "synchronous_commit=on", "shared_buffers=256MB", "autovacuum=on", "max_wal_size=1GB")
+EVERY_S, SHOWN_S = 1.0, 30.0  # between two looks at memory; between two that are printed
+WARM_S = 60.0  # the store remembers signatures and processes meanwhile: the slope is of what comes after
+
+
+@dataclass
+class Watched:
+    """What store and server took, looked at while a run goes on."""
+
+    times_s: list[float] = field(default_factory=list)
+    resident: list[int] = field(default_factory=list)
+
+    def slope(self) -> float | None:
+        """Bytes a minute after the first, by least squares; None where there is too little."""
+        times, sizes = np.array(self.times_s), np.array(self.resident, float)
+        after = times >= min(WARM_S, times[-1] / 2) if len(times) else np.zeros(0, bool)
+        return float(np.polyfit(times[after], sizes[after], 1)[0] * 60) if int(after.sum()) >= 10 else None
+
+    def shown(self) -> str:
+        """Memory every 30 s."""
+        kept = [size for i, size in enumerate(self.resident) if i % int(SHOWN_S / EVERY_S) == 0]
+        return " ".join(f"{size / MIB:.0f}" for size in [*kept, *self.resident[-1:]])
+
+
+@contextmanager
+def watching(local: Local) -> Iterator[Watched]:
+    """Look at the store's memory once a second."""
+    found, over = Watched(), threading.Event()
+
+    def look() -> None:
+        begin = time.monotonic()
+        while not over.wait(EVERY_S):
+            found.times_s.append(time.monotonic() - begin)
+            found.resident.append(local.resident_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        looking.join()
+
+
+class Server:
+    """Processor time of a Postgres: of its processes that are there, and of those that ended."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        assert postgres.process is not None
+        self._parent = psutil.Process(postgres.process.pid)
+
+    def cpu_s(self) -> float:
+        """User and system."""
+        own = self._parent.cpu_times()
+        total = own.user + own.system + own.children_user + own.children_system  # those that ended
+        for child in self._parent.children(recursive=True):
+            try:
+                times = child.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return float(total)
+
+
+HEAD = (
+    "agents", "windows acked a minute", "ack p50 / p99", "visible to `top` p50 / p95", "store: CPU a window",
+    "Postgres: CPU a window", "bytes a window", "store: MiB each 30 s", "MiB a minute after the first",
+    "exactly once",
+)  # fmt: skip
+
+
+def row(result: Replayed, server_s: float, size: int, watched: Watched) -> list[str]:
+    """A row of the table."""
+    found = result.as_json()
+    acked = max(1, found["windows_acknowledged"])
+    slope = watched.slope()
+    return [
+        f"{found['agents']:,}",
+        f"{found['windows_per_minute']:,.0f} ({acked:,} of {found['windows_sent']:,})",
+        f"{found['ack_p50_s'] or 0:.2f} / {found['ack_p99_s'] or 0:.2f} s",
+        f"{found['freshness_p50_s'] or 0:.1f} / {found['freshness_p95_s'] or 0:.1f} s",
+        f"{(result.store_cpu_s or 0) / acked * 1e3:.2f} ms",
+        f"{server_s / acked * 1e3:.2f} ms",
+        f"{size / acked:,.0f}",
+        watched.shown(),
+        "–" if slope is None else f"{slope / MIB:+.1f}",
+        "yes" if found["exactly_once"] else "NO: " + "; ".join(found["problems"][:3]),
+    ]
+
+
+def measured(postgres: Postgres, agents: int, minutes: float, rate: float, say: Callable[[str], None]) -> list[str]:
+    """One run, on a database of its own."""
+    name = postgres.create()
+    windows = source.drawn(1)
+    with (
+        tempfile.TemporaryDirectory(prefix="roofwatch-fleet-") as folder,
+        local_store(Path(folder), postgres.url(name)) as local,
+    ):
+        empty, server = size_of(postgres, name), Server(postgres)
+        before = server.cpu_s()
+        with watching(local) as watched:
+            result = replay(windows, plan(agents, rate, minutes * 60, 1), local.address, local, say)
+        took = server.cpu_s() - before
+        size = size_of(postgres, name) - empty
+    postgres.run(f"DROP DATABASE {name}")
+    return row(result, took, size, watched)
+
+
+def size_of(postgres: Postgres, name: str) -> int:
+    """Bytes of a database."""
+    return int(postgres.run(f"SELECT pg_database_size('{name}')")[0][0])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print the table as it goes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--agents", default="125,250,500,1000", help="numbers with commas between")
+    parser.add_argument("--minutes", type=float, default=0.5, help="how long each sends")
+    parser.add_argument("--rate", type=float, default=1.25, help="windows a device and minute")
+    given = parser.parse_args(arguments)
+    numbers = [int(number) for number in given.agents.split(",")]
+    wrong = False
+    print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD), flush=True)
+    with running_postgres(SETTINGS) as postgres:
+        for agents in numbers:
+            cells = measured(postgres, agents, given.minutes, given.rate, lambda text: print(text, file=sys.stderr))
+            wrong |= cells[-1] != "yes"
+            print("| " + " | ".join(cells) + " |", flush=True)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
