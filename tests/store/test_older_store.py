@@ -113,6 +113,7 @@ def test_an_older_store_on_postgres_is_partitioned(tmp_path: Path, postgres: Pos
         told = [Queries(one).run(query, Filter()) for one in found]
         for answer in told:
             answer.pop("upto", None)
+            answer["rows"].sort(key=str)  # older kernels of a window came in no order
         assert told[0] == told[1], query
     with found[1].write() as connection:  # and the next window's number is a new one
         told_numbers = postgres_partitions.numbers(connection, [(b"\1" * 16, BEGIN_NS, False)])
