@@ -21,9 +21,10 @@ import chdb
 TRANSPORT = {
     "query", "database", "buffer_size", "session_id", "session_timeout", "session_check", "query_id", "quota_key",
     "compress", "decompress", "wait_end_of_query", "client_protocol_version", "role", "enable_http_compression",
-    "send_progress_in_http_headers", "http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close",
+    "send_progress_in_http_headers", "http_headers_progress_interval_ms",
+    "cancel_http_readonly_queries_on_client_close",
 }  # fmt: skip
-TOKEN = "insert_deduplication_token"
+TOKEN = "insert_deduplication_token"  # noqa: S105 - a name
 
 
 class Engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ def default_url() -> str:
     """The SQLite file in the user's state folder ($XDG_STATE_HOME, else ~/.local/state)."""
     home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return f"sqlite:///{home}/roofwatch/store.db"
+
+
+def default_journal(url: str) -> Path:
+    """The journal of a store on a ClickHouse database, beside the user's own SQLite file; one for each database."""
+    own = hashlib.blake2b(url.encode(), digest_size=6).hexdigest()
+    return Path(default_url().removeprefix("sqlite:///")).with_name(f"journal-{own}.db")
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -91,4 +98,5 @@ class ServeConfig:
     reflection: bool = False
     tls: Tls | None = None  # None: plain text
     access_file: Path | None = None  # who may do what; None: by certificate, or anybody
+    journal: Path | None = None  # of a store on ClickHouse; None: default_journal()
     drain_s: float = 5.0  # how long open streams may take to finish after SIGTERM

@@ -77,6 +77,7 @@ class Metrics:
                 ("serving", "1 while the health service says SERVING"),
             )
         }
+        self.fresh_when_acknowledged = True  # what is acknowledged can be asked for (ClickHouse: only later)
         self.failed_s = -math.inf  # when the database last failed a commit, by the monotonic clock
 
     def watch(self, budget: Budget, hub: Hub) -> None:
@@ -97,7 +98,7 @@ class Metrics:
             return
         self._windows.labels(name).inc(len(unpacked.windows))
         self._rows.labels(name).inc(unpacked.rows)
-        if outcome is not None and outcome.status == pb.STORED:
+        if outcome is not None and outcome.status == pb.STORED and self.fresh_when_acknowledged:
             now = time.time_ns()
             for window in (w.window for w in unpacked.windows):
                 if window.trigger is not Trigger.IMPORTED:
@@ -126,6 +127,10 @@ class Metrics:
             raise
         finally:
             self._queries.labels(name).observe(time.perf_counter() - begin)
+
+    def watched(self, name: str, text: str, value: Callable[[], float]) -> None:
+        """One more figure, read whenever somebody asks."""
+        _gauge(self.registry, name, text).set_function(value)
 
     def gauge(self, name: str, value: float | None) -> None:
         """Set what is looked up now and then; unknown is not a number."""

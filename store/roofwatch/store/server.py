@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -53,11 +54,12 @@ class Store:
         *,
         reflection: bool = False,
         trusted: Trusted | None = None,
+        journal: Path | None = None,
     ) -> None:
         load()
         self._database = db
         self.metrics = Metrics()
-        self._writer = TimedWriter(db, keep, self.metrics)
+        self._writer = _writer(db, keep or Keep(), self.metrics, journal)
         self.hub = Hub()
         self._monitor = Monitor(db, self.metrics)
         self._trusted = trusted or Trusted(None, None)
@@ -111,6 +113,18 @@ class Store:
         await asyncio.get_running_loop().run_in_executor(None, self._writer.close)
         self._database.truncate_log()
         self._database.close()
+
+
+def _writer(db: database.Database, keep: Keep, metrics: Metrics, journal: Path | None) -> Any:
+    """What stores segments: in transactions, or by a journal and in batches."""
+    if db.engine.dialect.name == database.CLICKHOUSE:
+        from roofwatch.store.clickhouse import opening, serving  # noqa: PLC0415  # an extra
+
+        if isinstance(db, opening.ClickHouse):
+            return serving.served(db, keep, metrics, journal)
+    if journal is not None:
+        raise UsageError("--journal is of a store on ClickHouse: SQLite and Postgres acknowledge what they hold")
+    return TimedWriter(db, keep, metrics)
 
 
 def _reflect(server: grpc.aio.Server) -> None:
@@ -183,7 +197,7 @@ def _page(config: ServeConfig) -> pages.Files | None:
 
 async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted) -> None:
     opened = database.open(config.database)
-    store = Store(opened, config.keep, reflection=config.reflection, trusted=trusted)
+    store = Store(opened, config.keep, reflection=config.reflection, trusted=trusted, journal=config.journal)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -141,6 +141,12 @@ def command() -> None:
     help=f"The database; it is made or upgraded.  [default: {default_url().replace(str(Path.home()), '~')}]",
 )
 @keeping
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="On ClickHouse: where what it does not have yet is kept.  [default: beside the user's own database]",
+)
 @click.option("--tls-cert", type=READABLE, metavar="FILE", help="The store's certificate: TLS, and nothing else.")
 @click.option("--tls-key", type=READABLE, metavar="FILE", help="Its key.")
 @click.option("--tls-client-ca", type=READABLE, metavar="FILE", help="Clients need a certificate of this CA.")
@@ -154,6 +160,7 @@ def command() -> None:
 def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
     listen: str,
     db: str | None,
+    journal: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -181,7 +188,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
     tls = Tls(tls_cert, tls_key, tls_client_ca) if tls_cert is not None and tls_key is not None else None
     folders.check_database(db)
     keep = Keep(keep_raw, keep_hourly, keep_daily)
-    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection, tls, access_file)
+    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection, tls, access_file, journal)
     server.serve(config)
 
 

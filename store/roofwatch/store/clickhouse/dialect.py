@@ -19,12 +19,12 @@ NAME = "clickhousedb"
 class Compiler(ChStatementCompiler):
     """Division and LIKE as on the other engines: there it is whole among whole numbers, and floats stay floats."""
 
-    def visit_floordiv_binary(self, binary: Any, operator: Any, **options: Any) -> str:
+    def visit_floordiv_binary(self, binary: Any, operator: Any, **options: Any) -> str:  # noqa: ARG002 - its name
         """Whole numbers, rounded down; nothing here divides what is negative."""
         left, right = (self.process(side, **options) for side in (binary.left, binary.right))
         return f"intDiv({left}, {right})"
 
-    def visit_truediv_binary(self, binary: Any, operator: Any, **options: Any) -> str:
+    def visit_truediv_binary(self, binary: Any, operator: Any, **options: Any) -> str:  # noqa: ARG002 - its name
         """Floats: casting to NUMERIC, as SQLAlchemy would, cuts the fraction off."""
         left, right = (self.process(side, **options) for side in (binary.left, binary.right))
         return f"toFloat64({left}) / toFloat64({right})"
@@ -33,11 +33,11 @@ class Compiler(ChStatementCompiler):
         """To floats by a function that leaves NULL as it is; a cast would refuse it."""
         if isinstance(cast.type, Double):
             return f"toFloat64({self.process(cast.clause, **options)})"
-        return str(super().visit_cast(cast, **options))
+        return str(super().visit_cast(cast, **options))  # type: ignore[no-untyped-call]
 
     def group_by_clause(self, select: Any, **options: Any) -> str:
         """With the plain columns that are selected: those that follow from a key need not be named elsewhere."""
-        text = super().group_by_clause(select, **options)
+        text = super().group_by_clause(select, **options)  # type: ignore[no-untyped-call]
         if not text:
             return str(text)
         named = set(text[len(" GROUP BY ") :].split(", "))
@@ -46,7 +46,7 @@ class Compiler(ChStatementCompiler):
         more = [self.process(one, **options) for one in flat if isinstance(one, ColumnClause) and one.table is not None]
         return ", ".join([text, *(dict.fromkeys(one for one in more if one not in named))])
 
-    def visit_like_op_binary(self, binary: Any, operator: Any, **options: Any) -> str:
+    def visit_like_op_binary(self, binary: Any, operator: Any, **options: Any) -> str:  # noqa: ARG002 - its name
         """With an escape, which this engine knows since it has correlated subqueries."""
         left, right = (self.process(side, **options) for side in (binary.left, binary.right))
         escape = binary.modifiers.get("escape")

@@ -21,6 +21,8 @@ READING = {
     "aggregate_functions_null_for_empty": "1",  # a sum over nothing is NULL
     "final": "1",  # of rows with one key the newest only
     "do_not_merge_across_partitions_select_final": "1",  # a key has one day
+    # Compiling what is asked once or twice costs more than it saves.
+    **dict.fromkeys(("compile_expressions", "compile_aggregate_expressions", "compile_sort_description"), "0"),
     "max_query_size": str(64 << 20),  # ids are named by the thousand
     "async_insert": "0",  # acknowledged is written
     "insert_deduplicate": "1",
@@ -39,7 +41,7 @@ def check(url: URL, given: str) -> URL:
         UsageError: it names another driver, or no database.
     """
     if url.drivername not in {"clickhousedb", "clickhousedb+connect"}:
-        raise UsageError(f"ClickHouse is reached by clickhouse-connect: give clickhousedb://…, not {url.drivername}://…")
+        raise UsageError(f"ClickHouse is reached as clickhousedb://…, not as {url.drivername}://…")
     if not url.database or not url.host:
         shown = url.render_as_string() if url.password else given
         raise UsageError(f"'{shown}' names no server or no database: give clickhousedb://USER@HOST:PORT/DATABASE")

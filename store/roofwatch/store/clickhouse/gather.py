@@ -39,7 +39,7 @@ _S = kernel_sums.c
 _ALIKE = {"id": _F.window_id, "process_id": _F.process_id, "start_unix_ns": _F.start_unix_ns}  # of windows and facts
 _PLACE = ("device_id", "process_id", "at_unix_ns")  # of a row: whose it is, and of when
 _NUMBERS = {"aggregate_functions_null_for_empty": 0}  # groups have rows, so nothing is NULL
-_SPREAD = ("histogram_buckets", "histogram_counts")
+SPREAD = ("histogram_buckets", "histogram_counts")
 
 
 def est_ns() -> ColumnElement[Any]:
@@ -69,7 +69,7 @@ def summed_sums() -> dict[str, ColumnElement[Any]]:
 
 def _summed(c: Any, added: dict[str, Any]) -> dict[str, ColumnElement[Any]]:
     keys = {name: c[name] for name in ("signature_id", "evidence", "bound", "formula_bound")}
-    sums = {name: func.sum(column) for name, column in added.items()}
+    sums: dict[str, ColumnElement[Any]] = {name: func.sum(column) for name, column in added.items()}
     sums["est_ns"] = func.toInt64(func.least(func.sum(cast(added["est_ns"], Double)), float(1 << 62)))
     return {**keys, **sums, "min_ns": func.min(c.min_ns), "max_ns": func.max(c.max_ns)}
 
@@ -77,7 +77,7 @@ def _summed(c: Any, added: dict[str, Any]) -> dict[str, ColumnElement[Any]]:
 def spread(c: Any) -> list[ColumnElement[Any]]:
     """Buckets and counts, added up by bucket."""
     merged = func.sumMap(c.histogram_buckets, c.histogram_counts)
-    return [func.tupleElement(merged, i).label(name) for i, name in enumerate(_SPREAD, 1)]
+    return [func.tupleElement(merged, i).label(name) for i, name in enumerate(SPREAD, 1)]
 
 
 def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> dict[str, Any]:
@@ -208,14 +208,15 @@ def _only(wanted: Collection[int] | None, column: ColumnElement[Any]) -> list[Co
 
 def _read(connection: Connection, query: Select[Any], known: Devices, *, histograms: bool) -> Sums:
     # Only ``rollups`` and dimensions have rows that are replaced; kernels need not be asked for their newest.
-    names = (*_PLACE, *SUM, *(_SPREAD if histograms else ()))
+    names = (*_PLACE, *SUM, *(SPREAD if histograms else ()))
     found = rows(connection, query, names)
     if not len(found[SUM[0]]):
         return Sums.joined(())
     places, at = np.unique(np.stack([found[name] for name in _PLACE]), axis=1, return_inverse=True)
     described = _described(connection, np.unique(places[0]).tolist())
     numbers = [
-        known.number(OfDevice(device, *described[device], process, start)) for device, process, start in places.T.tolist()
+        known.number(OfDevice(device, *described[device], process, start))
+        for device, process, start in places.T.tolist()
     ]
     columns = np.stack([found[name] for name in SUM])
     told = _histograms(found) if histograms else None
@@ -242,7 +243,7 @@ def _described(connection: Connection, ids: list[int]) -> dict[int, tuple[str, s
 
 def _histograms(found: dict[str, Any]) -> Histograms:
     """Sparse counts as dense ones."""
-    return dense(found[_SPREAD[0]], found[_SPREAD[1]])
+    return dense(found[SPREAD[0]], found[SPREAD[1]])
 
 
 def dense(buckets: Arrays, counts: Arrays) -> Histograms:
@@ -276,13 +277,13 @@ def each_window(
     spans = select(windows.c.process_id, windows.c.start_unix_ns).where(windows.c.id.in_(ids))
     names = ("window_id", *FACT)
     columns = [func.toInt64(_F[name]).label(f"_{name}") for name in names]
-    columns += [_F[name].label(name) for name in _SPREAD] if histograms else []
+    columns += [_F[name].label(name) for name in SPREAD] if histograms else []
     query = (
         select(*columns)
         .where(tuple_(_F.process_id, _F.start_unix_ns).in_(spans), _F.window_id.in_(ids))
         .order_by(_F.window_id, _F.place)
     )
-    found = rows(connection, query, (*names, *(_SPREAD if histograms else ())))
+    found = rows(connection, query, (*names, *(SPREAD if histograms else ())))
     number = found["window_id"]
     if not len(number):
         return {}
@@ -295,5 +296,3 @@ def each_window(
         own[begin:end] = True
         result[int(number[begin])] = (facts[:, begin:end], None if told is None else told.where(own))
     return result
-
-

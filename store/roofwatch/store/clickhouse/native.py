@@ -52,7 +52,8 @@ def _values(kind: str, values: Any) -> bytes:
         return gaps.tobytes() + _values(inner, [empty if value is None else value for value in values])
     if kind.startswith("Array("):
         inner = kind[len("Array(") : -1]
-        return values.ends.astype("<u8").tobytes() + _values(inner, values.values)
+        ends: bytes = values.ends.astype("<u8").tobytes()
+        return ends + _values(inner, values.values)
     if kind == "String":
         return b"".join([_text(value) for value in values])
     if kind.startswith("FixedString("):

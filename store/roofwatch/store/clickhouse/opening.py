@@ -32,7 +32,7 @@ class ClickHouse(Database):
         """
         raise RoofwatchError(f"{self.url} is written by its store: run 'roofwatch store serve', and send to it")
 
-    def lost(self, error: BaseException) -> bool:
+    def lost(self, error: BaseException) -> bool:  # noqa: ARG002 - as of the others
         """Batches are tried again whatever failed."""
         return False
 

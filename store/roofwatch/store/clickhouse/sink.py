@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table
 
 from roofwatch.store.clickhouse import native
 from roofwatch.store.clickhouse.engine import client, raising
-from roofwatch.store.clickhouse.tables import LAYOUTS
+from roofwatch.store.clickhouse.tables import LAYOUTS, OWN
 
 
 class _Named:
@@ -46,7 +46,7 @@ class Sink:
 
 def type_of(table: str, column: str) -> str:
     """A column's type as it travels."""
-    kind = LAYOUTS[table].columns[column].partition(" CODEC")[0]
+    kind = (LAYOUTS.get(table) or OWN[table]).columns[column].partition(" CODEC")[0]
     return kind[len("LowCardinality(") : -1] if kind.startswith("LowCardinality(") else kind
 
 

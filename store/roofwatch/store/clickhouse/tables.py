@@ -60,7 +60,8 @@ SUM_COLUMNS = {
 
 def _table(name: str, columns: dict[str, str]) -> Table:
     """For queries; the arrays are never compared, so their type does not matter."""
-    return Table(name, _own, *(Column(column, Double if kind.startswith("F") else Int) for column, kind in columns.items()))
+    types = {column: Double if kind.startswith("F") else Int for column, kind in columns.items()}
+    return Table(name, _own, *(Column(column, kind) for column, kind in types.items()))
 
 
 kernel_facts = _table("kernel_facts", FACT_COLUMNS)
@@ -87,14 +88,16 @@ _NEWEST = "ReplacingMergeTree"
 _NAMES = {"trigger", "collector", "cause", "reason", "close_path", "throttle", "kind", "phase", "vendor"}
 
 
+_KINDS = ((Boolean, "Bool"), (SmallInteger, "Int16"), (BigInteger, "Int64"), (Integer, "Int32"), (Double, "Float64"))
+
+
 def _kind(column: Column[object]) -> str:
     """The type of a column; integers before those that are kinds of them."""
     t = column.type
     if isinstance(t, LargeBinary):
         kind = f"FixedString({t.length})"
     else:
-        kinds = ((Boolean, "Bool"), (SmallInteger, "Int16"), (BigInteger, "Int64"), (Integer, "Int32"), (Double, "Float64"))
-        kind = next((name for of, name in kinds if isinstance(t, of)), "String")
+        kind = next((name for of, name in _KINDS if isinstance(t, of)), "String")
     return f"Nullable({kind})" if column.nullable else kind
 
 
@@ -142,7 +145,7 @@ def _layouts() -> dict[str, Layout]:
         found[table.name] = Layout(
             _plain(table, {"build": "Int64"}), _key(table), _NEWEST, ("build",), _PIECES, "process_id"
         )
-    state = {"build": "Int64", "batch": "Int64", "version": "UInt64"}
+    state = {"build": "Int64", "version": "UInt64"}
     found["rollups"] = Layout(
         _plain(schema.rollups, state), _key(schema.rollups), _NEWEST, ("version",), _PIECES, "process_id"
     )

@@ -1,0 +1,119 @@
+"""Batches of the journal into ClickHouse, each once: sealed before its first try, and repeated as it was until done."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from roofwatch.store.clickhouse import pieces, sums, upkeep
+from roofwatch.store.clickhouse.batch import Batch, Tables
+from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of
+from roofwatch.store.clickhouse.opening import ClickHouse
+from roofwatch.store.config import Keep
+from roofwatch.store.database import telling
+from roofwatch.store.load import Hello
+from roofwatch.store.unpack import Unpacked, UnpackedWindow, Unpacker
+
+REMEMBERED_ROWS = 200_000  # kernels of segments in memory until their batch; others are unpacked once more
+Seen = Callable[[UnpackedWindow], None]
+
+
+@dataclass(slots=True)
+class Flusher:
+    """What stands between journal and database; used by one thread, but for remember()."""
+
+    database: ClickHouse
+    journal: Journal
+    keep: Keep
+    seen: Seen | None = None  # told of each window that can be asked for now
+    now_ns: Callable[[], int] = time.time_ns
+    tables: Tables = field(default_factory=Tables)
+    unpacker: Unpacker = field(default_factory=Unpacker)
+    cleared_s: float = 0.0
+    _known: OrderedDict[int, Unpacked] = field(default_factory=OrderedDict)
+    _rows: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def remember(self, entry: int, work: Unpacked) -> None:
+        """A segment that was just written down."""
+        with self._lock:
+            if self._rows + work.rows <= REMEMBERED_ROWS:
+                self._known[entry] = work
+                self._rows += work.rows
+
+    def flush(self, rows: int) -> bool:
+        """Insert the oldest batch; False where nothing waited.
+
+        Raises:
+            RoofwatchError: ClickHouse did not take it; it stays in the journal.
+        """
+        with self.journal.write() as kept:
+            found = self.journal.sealed(kept, rows)
+            version = self.journal.next(kept, "version")
+        if found is None:
+            return False
+        number, entries = found
+        work = [(self._work(entry), entry.received_unix_ns) for entry in entries]
+        windows = [
+            (own, w)
+            for (one, _), entry in zip(work, entries, strict=True)
+            if isinstance(one, Unpacked)
+            for own, w in zip(entry.numbers, one.windows, strict=True)
+            if own
+        ]
+        with self.journal.write() as kept:
+            stale, late = pieces.mark(kept, windows)
+            told = pieces.states(kept, stale)
+        # A window whose day is gone has no hour: it is late once.
+        gone = frozenset(own for of in late.values() for own, _ in of)
+        batch = Batch(self._token(number, entries), work, windows, gone)
+        with telling(self.database.url), self.database.engine.connect() as connection:
+            self.tables.version = version
+            self.tables.write_before(connection, batch)
+            pieces.publish(connection, told, version)
+            self.tables.write_windows(connection, batch)
+            for key, own in late.items():
+                sums.add(connection, self.journal, number, key, own)
+        with self.journal.write() as kept:
+            self.journal.done(kept, number)
+        self._forget(entries)
+        if self.seen is not None:
+            for _, w in windows:
+                self.seen(w)
+        return True
+
+    def upkeep(self) -> None:
+        """A bounded piece of what there is to sum up, and now and then to remove.
+
+        Raises:
+            RoofwatchError: ClickHouse failed; it is to be tried again.
+        """
+        with telling(self.database.url), self.database.engine.connect() as connection:
+            sums.sweep(connection, self.journal, self.now_ns())
+            if time.monotonic() >= self.cleared_s:
+                now_ns = upkeep.reference(self.journal, self.now_ns())
+                upkeep.clear(connection, self.journal, now_ns, self.keep)
+                upkeep.hold(connection, self.journal, self.now_ns())
+                self.cleared_s = time.monotonic() + upkeep.EVERY_S
+
+    def _work(self, entry: Entry) -> Unpacked | Hello:
+        if not entry.numbers and entry.payload[:1] == b"[":
+            return hello_of(entry.payload)
+        with self._lock:
+            known = self._known.get(entry.id)
+        return known or self.unpacker.unpack(envelope_of(entry.payload))
+
+    def _forget(self, entries: Sequence[Entry]) -> None:
+        with self._lock:
+            for entry in entries:
+                known = self._known.pop(entry.id, None)
+                self._rows -= known.rows if known else 0
+
+    def _token(self, number: int, entries: Sequence[Entry]) -> str:
+        """The same for the same segments of the same journal, and never for others."""
+        told = ":".join([self.journal.name, str(number), *(str(entry.id) for entry in entries)])
+        return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()

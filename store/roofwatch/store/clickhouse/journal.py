@@ -1,0 +1,259 @@
+"""What a store has acknowledged and ClickHouse does not have yet, in a SQLite file beside the store.
+
+It answers what is a repetition, gives windows their numbers, and says which sums lack windows. One store at a time
+holds it. Everything but segments under way is small, and bounded by age.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from sqlalchemy import Connection, Engine
+from sqlalchemy.engine import URL
+
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import Node, Trigger
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import sqlite_engine
+from roofwatch.store.clickhouse.pieces import PIECES_DDL
+from roofwatch.store.days import SERIAL_BITS, day_of
+from roofwatch.store.identity import agent_id
+from roofwatch.store.load import Hello
+from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
+from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
+from roofwatch.store.unpack import Unpacked, UnpackedWindow
+
+KEEP_NS = 7 * DAY_S * SECOND_NS  # how long numbers of segments and uids of live windows are known: a spool keeps less
+FORGET_MOST = 20_000  # ids forgotten in one transaction
+_DDL = (
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    """CREATE TABLE IF NOT EXISTS segments (agent_id INTEGER, sequence INTEGER, crc32 INTEGER,
+    received_unix_ns INTEGER, PRIMARY KEY (agent_id, sequence)) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS segments_received ON segments (received_unix_ns)",
+    # Of windows imported from files it is known for good: whoever imports a file again, does it much later.
+    "CREATE TABLE IF NOT EXISTS uids (uid BLOB PRIMARY KEY, received_unix_ns INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS uids_received ON uids (received_unix_ns) WHERE received_unix_ns > 0",
+    """CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER,
+    received_unix_ns INTEGER, rows INTEGER, payload BLOB, numbers BLOB)""",
+    "CREATE INDEX IF NOT EXISTS entries_batch ON entries (batch)",
+    # Sums with late windows, from when they are made until their batch is done.
+    """CREATE TABLE IF NOT EXISTS staged (batch INTEGER, grain INTEGER, bucket_unix_ns INTEGER, process_id INTEGER,
+    sums TEXT, PRIMARY KEY (batch, grain, bucket_unix_ns, process_id)) WITHOUT ROWID""",
+    *PIECES_DDL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A segment, or a greeting where it has no numbers; a window whose number is 0 was stored before."""
+
+    id: int
+    received_unix_ns: int
+    payload: bytes
+    numbers: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Journal:
+    """An open journal."""
+
+    engine: Engine
+    lock: IO[bytes]
+    file: Path
+    size: int = 0  # bytes of payloads that are not in ClickHouse yet
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tells it from every other journal."""
+        return str(self.meta["name"])
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction; only numbers and short rows inside, since acknowledgements wait for it."""
+        with self.engine.connect() as connection, connection.execution_options(roofwatch_write=True).begin():
+            yield connection
+
+    def next(self, connection: Connection, what: str, count: int = 1) -> int:
+        """The first of so many numbers that were never given before."""
+        found = connection.exec_driver_sql(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = value + ? RETURNING value",
+            (what, count, count),
+        ).scalar_one()
+        return int(found) - count + 1
+
+    def take(
+        self, connection: Connection, work: Sequence[Unpacked | Hello], now_ns: int
+    ) -> tuple[list[Outcome], list[int | None]]:
+        """Write down what is new; what became of each, and under which number it lies."""
+        outcomes: list[Outcome] = []
+        entries: list[int | None] = []
+        for one in work:
+            outcome = STORED if isinstance(one, Hello) else self._segment(connection, one, now_ns)
+            outcomes.append(outcome)
+            entries.append(self._entry(connection, one, now_ns) if outcome is STORED else None)
+        return outcomes, entries
+
+    def _segment(self, connection: Connection, work: Unpacked, now_ns: int) -> Outcome:
+        key = (agent_id(work.agent, work.boot), work.sequence)
+        new = connection.exec_driver_sql(
+            "INSERT INTO segments VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (*key, work.crc32, now_ns)
+        )
+        if new.rowcount:
+            return STORED
+        stored = connection.exec_driver_sql("SELECT crc32 FROM segments WHERE agent_id = ? AND sequence = ?", key)
+        if stored.scalar_one() == work.crc32:
+            return DUPLICATE
+        return rejected(
+            f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
+        )
+
+    def _entry(self, connection: Connection, work: Unpacked | Hello, now_ns: int) -> int:
+        payload, numbers, rows = _payload(work), b"", 0
+        if isinstance(work, Unpacked):
+            numbers, rows = self._numbers(connection, work.windows, now_ns), work.rows
+        found = connection.exec_driver_sql(
+            "INSERT INTO entries (received_unix_ns, rows, payload, numbers) VALUES (?, ?, ?, ?) RETURNING id",
+            (now_ns, rows, payload, numbers),
+        ).scalar_one()
+        return int(found)
+
+    def _numbers(self, connection: Connection, windows: Sequence[UnpackedWindow], now_ns: int) -> bytes:
+        serial = self.next(connection, "serial", len(windows)) if windows else 0
+        found = []
+        for i, w in enumerate(windows):
+            imported = w.window.trigger is Trigger.IMPORTED
+            new = connection.exec_driver_sql(
+                "INSERT INTO uids VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (bytes.fromhex(w.window.uid), 0 if imported else now_ns),
+            ).rowcount
+            day = 0 if imported else max(0, day_of(w.window.start_unix_ns))
+            found.append((day << SERIAL_BITS) + serial + i if new else 0)
+        return np.array(found, np.int64).tobytes()
+
+    def sealed(self, connection: Connection, rows: int) -> tuple[int, list[Entry]] | None:
+        """The batch that is not done; else a new one of what waits, up to so many rows. A sealed one never changes."""
+        number = connection.exec_driver_sql("SELECT min(batch) FROM entries").scalar()
+        if number is None:
+            waiting = connection.exec_driver_sql("SELECT id, rows FROM entries ORDER BY id LIMIT 10000").all()
+            if not waiting:
+                return None
+            total, last = 0, 0
+            for identity, count in waiting:
+                total, last = total + count, identity
+                if total >= rows:
+                    break
+            number = self.next(connection, "batch")
+            connection.exec_driver_sql("UPDATE entries SET batch = ? WHERE id <= ?", (number, last))
+        found = connection.exec_driver_sql(
+            "SELECT id, received_unix_ns, payload, numbers FROM entries WHERE batch = ? ORDER BY id", (number,)
+        )
+        return int(number), [
+            Entry(identity, received, payload, tuple(np.frombuffer(numbers, np.int64).tolist()))
+            for identity, received, payload, numbers in found
+        ]
+
+    def done(self, connection: Connection, batch: int) -> None:
+        """A batch is in ClickHouse."""
+        for table in ("entries", "staged"):
+            connection.exec_driver_sql(f"DELETE FROM {table} WHERE batch = ?", (batch,))  # noqa: S608 - our own names
+
+    def staged(self, connection: Connection, batch: int, key: tuple[int, int, int]) -> dict[str, Any] | None:
+        """The sums of a piece that a batch was about to write; None where it had not come to it."""
+        found = connection.exec_driver_sql(
+            "SELECT sums FROM staged WHERE batch = ? AND grain = ? AND bucket_unix_ns = ? AND process_id = ?",
+            (batch, *key),
+        ).scalar()
+        told: dict[str, Any] | None = None if found is None else json.loads(found)
+        return told
+
+    def stage(self, connection: Connection, batch: int, key: tuple[int, int, int], sums: dict[str, Any]) -> None:
+        """Write down what is about to be written."""
+        connection.exec_driver_sql("INSERT INTO staged VALUES (?, ?, ?, ?, ?)", (batch, *key, json.dumps(sums)))
+
+    def waiting(self) -> tuple[int, int, int, int | None]:
+        """Entries, their kernels, their bytes, and when the oldest of them came."""
+        with self.engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT count(*), coalesce(sum(rows), 0), coalesce(sum(length(payload)), 0), min(received_unix_ns) "
+                "FROM entries"
+            ).one()
+        return found[0], found[1], found[2], found[3]
+
+    def forget(self, connection: Connection, now_ns: int) -> int:
+        """Ids that no agent sends again: counted from the newest, so that a clock that jumps takes nothing away."""
+        gone = 0
+        for table, key in (("segments", "agent_id, sequence"), ("uids", "uid")):
+            latest = f"SELECT max(received_unix_ns) FROM {table}"  # noqa: S608 - our own names
+            newest = connection.exec_driver_sql(latest).scalar() or 0
+            before = min(int(newest), now_ns) - KEEP_NS
+            gone += connection.exec_driver_sql(
+                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} "  # noqa: S608 - our own names
+                f"WHERE received_unix_ns > 0 AND received_unix_ns < ? LIMIT {FORGET_MOST})",
+                (before,),
+            ).rowcount
+        return gone
+
+    def close(self) -> None:
+        """Let another store hold it."""
+        sqlite_engine.truncate_log(self.engine)
+        self.engine.dispose()
+        self.lock.close()
+
+
+def _payload(work: Unpacked | Hello) -> bytes:
+    if isinstance(work, Hello):
+        node = work.node
+        told = [work.agent, work.boot, work.version, node.host, node.boot_id, dict(node.labels)]
+        return json.dumps(told).encode()
+    if work.envelope is None:
+        raise RoofwatchError("a segment without its envelope cannot be kept")
+    return work.envelope.SerializeToString()
+
+
+def hello_of(payload: bytes) -> Hello:
+    """A greeting as it was written down."""
+    agent, boot, version, host, boot_id, labels = json.loads(payload)
+    return Hello(agent, boot, version, Node(host, boot_id, labels))
+
+
+def envelope_of(payload: bytes) -> pb.SegmentEnvelope:
+    """A segment as it was written down."""
+    return pb.SegmentEnvelope.FromString(payload)
+
+
+def open_file(file: Path) -> Journal:
+    """Open a journal, or make an empty one.
+
+    Raises:
+        RoofwatchError: another store holds it.
+        OSError: it cannot be opened or made.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = file.with_name(f"{file.name}.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise RoofwatchError(
+            f"another store holds the journal {file}: give each store its own with --journal, or stop that one"
+        ) from error
+    made = sqlite_engine.engine(URL.create("sqlite", database=str(file)))
+    sqlite_engine.log_ahead(made)
+    journal = Journal(made, lock, file)
+    with journal.write() as connection:
+        for text in _DDL:
+            connection.exec_driver_sql(text)
+        connection.exec_driver_sql("INSERT INTO meta VALUES ('name', ?) ON CONFLICT DO NOTHING", (os.urandom(8).hex(),))
+        found: Mapping[str, Any] = dict(connection.exec_driver_sql("SELECT key, value FROM meta").tuples().all())
+    journal.meta = dict(found)
+    journal.size = journal.waiting()[2]
+    return journal
