@@ -19,7 +19,7 @@ from roofwatch.model.formulas.ascend.operands import KernelCall, operands_of, ou
 from roofwatch.model.formulas.ascend.table import formula_of_type, work_of_kernel
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Bound, Evidence, Node, Phase, Process, Trigger, Window
+from roofwatch.model.record import Bound, Device, Evidence, Node, Phase, Process, Trigger, Vendor, Window
 from roofwatch.model.roofline import exceeded
 
 QWEN = "ascend/qwen3_0.6b_910B_tp1pp2dp2_level2/rank_{}_ascend_pt/ASCEND_PROFILER_OUTPUT/kernel_details.csv"
@@ -217,11 +217,12 @@ def group(**more: object) -> RawGroup:
     return replace(base, **more)
 
 
-def judged(*groups: RawGroup) -> Window:
-    """The window of groups on a 910B4 at 1650 MHz."""
+def judged(*groups: RawGroup, known: tuple[Device, ...] = ()) -> Window:
+    """The window of groups on a 910B4 at 1650 MHz; ``known``: as its process registered it."""
     device = RawDevice("ascend", "Ascend910B4", units=20, clock_hz=1650e6, span_ns=10**6, busy_ns=10**5)
     raw = RawProfile("test", [device], list(groups), 0, 10**6, None, False, True, 1)
-    context = WindowContext("0" * 32, Process(Node("n"), 1), Trigger.IMPORTED, peaks_files=("/nonexistent/x",))
+    process = Process(Node("n"), 1)
+    context = WindowContext("0" * 32, process, Trigger.IMPORTED, known, peaks_files=("/nonexistent/x",))
     return window_of(raw, context)
 
 
@@ -258,6 +259,15 @@ def test_blocks_are_counted_in_cores_of_their_sort(core: str, bound: Bound) -> N
     slow = {"total_ns": 400_000, "min_ns": 400_000, "max_ns": 400_000}
     (kernel,) = judged(group(core=core, **slow)).kernels
     assert kernel.roof_fraction == pytest.approx(0.159, abs=0.001)
+    assert kernel.bound is bound
+
+
+@pytest.mark.parametrize(("told", "bound"), [(20, Bound.COMPUTE), (40, Bound.LATENCY), (None, Bound.LATENCY)])
+def test_vector_cores_are_those_that_the_process_told(told: int | None, bound: Bound) -> None:
+    """20 blocks fill 20 vector cores; where a process tells none, its chip is one of 40."""
+    device = Device(Vendor.ASCEND, "Ascend910B4", units=20, vector_units=told)
+    slow = {"total_ns": 400_000, "min_ns": 400_000, "max_ns": 400_000}
+    (kernel,) = judged(group(core="AI_VECTOR_CORE", **slow), known=(device,)).kernels
     assert kernel.bound is bound
 
 

@@ -111,6 +111,7 @@ def _device(value: Any) -> Device | None:
         memory_bytes=integer(value.get("memory_bytes")),
         units=integer(value.get("units"), most=INT32),
         driver=text(value.get("driver")),
+        vector_units=integer(value.get("vector_units"), most=INT32),
     )
 
 

@@ -93,7 +93,13 @@ def _joined(device: RawDevice, known: Device | None, least: int | None) -> Devic
     found = identify(vendor, name, units, memory, index, device.clock_hz, least)
     if known is None:
         return found
-    return replace(found, uuid=known.uuid, driver=known.driver, peaks=merged_peaks(known.peaks, found.peaks))
+    return replace(
+        found,
+        uuid=known.uuid,
+        driver=known.driver,
+        peaks=merged_peaks(known.peaks, found.peaks),
+        vector_units=known.vector_units,
+    )
 
 
 def _device_window(device: Device, raw: RawDevice) -> DeviceWindow:

@@ -121,8 +121,8 @@ def identify(
 
 
 def vector_units(device: Device) -> int | None:
-    """Vector cores of an Ascend chip, whose ``units`` are its cube cores; None where the chip is not known."""
-    return _vector_units(device.model)
+    """Vector cores of an Ascend chip, whose ``units`` are its cube cores; None where neither job nor model tells."""
+    return device.vector_units or _vector_units(device.model)
 
 
 @lru_cache(maxsize=64)

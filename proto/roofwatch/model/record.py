@@ -107,6 +107,9 @@ class Device:
     driver: str | None = None
     inferred: bool = False  # the model was guessed from unit count and memory
     peaks: Peaks = Peaks()
+    # Ascend: vector cores, where the process told them (``units`` are cube cores). A verdict needs them where it is
+    # made; they are no part of the record.
+    vector_units: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
