@@ -235,6 +235,7 @@ def prune(db: str | None, keep_raw: int, keep_hourly: int, keep_daily: int) -> N
     click.echo(
         f"removed the kernels of {found.hours_of_kernels:,} process hours, the windows of {found.days_of_hours:,} "
         f"process days, and the sums of {found.days:,}"
+        + (f"; dropped {found.partitions:,} partitions of days" if found.partitions else "")
     )
 
 
