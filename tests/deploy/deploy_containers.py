@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOT
+from deploy_files import ROOT
 
 ENTRYPOINT = ROOT / "deploy" / "image" / "entrypoint.sh"
 PORTS = ("5432", "7431", "9431", "9432", "9090")

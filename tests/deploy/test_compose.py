@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from conftest import ROOT, read
+from deploy_files import ROOT, read
 
 from roofwatch.store.clickhouse import ddl
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import fleet
-import grafana
+import deploy_fleet as fleet
+import deploy_grafana as grafana
 import promql_parser
 import pytest
 import yaml
-from conftest import ROOT
+from deploy_files import ROOT
 from postgres_server import PASSWORD, Postgres, running_postgres
 
 from roofwatch.store import database

@@ -11,7 +11,7 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from deploy_files import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

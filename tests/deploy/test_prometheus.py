@@ -10,7 +10,7 @@ from typing import Any
 import promql_parser
 import pytest
 import yaml
-from conftest import ROOT
+from deploy_files import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 

@@ -18,13 +18,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import containers
-import grafana
+import deploy_containers as containers
+import deploy_grafana as grafana
 import promql_parser
 import pytest
 import yaml
-from conftest import ROOT, read
-from containers import Machine, until
+from deploy_containers import Machine, until
+from deploy_files import ROOT, read
 from postgres_server import NOBODY, Postgres, binaries
 
 pytestmark = [pytest.mark.slow]

@@ -185,7 +185,7 @@ def test_an_older_store_gets_its_rows(db: Database, writer: Writer, url: str) ->
     before = told(db, TABLE)
     assert len(before) > 20
     with db.write() as connection:
-        for view in ("windows", "devices", "device_hours", "idle_hours", "kernel_hours"):
+        for view in ("windows", "devices", "device_hours", "idle_hours", "kernel_hours", "kernels", "bounds"):
             connection.execute(text(f"DROP VIEW dashboard_{view}"))
         connection.execute(text("DROP TABLE kernel_hours"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, select, union_all
+from sqlalchemy import Connection, Select, and_, literal, select, true, union_all
 
 from roofwatch.store.rollup_schema import HOUR_S, SECOND_NS, TIMES
 from roofwatch.store.rollup_sources import cause_rows, device_rows, lost, piece_rows, weight
@@ -86,26 +86,44 @@ def _hours(table: Any, rows: Any, names: tuple[str, ...]) -> Any:
     return union_all(*parts)
 
 
-def _kernel_hours() -> Select[Any]:
-    """A row of ``kernel_hours`` with what the kernel is; ``roof_ns`` is the roof time of all calls."""
-    k, s = kernel_hours.c, signatures.c
+def _kernels() -> Select[Any]:
+    """What a signature is, and its roof on chips with one set of peaks: the attainable time of a call."""
+    s = signatures.c
     chips = select(devices.c.peaks_id, devices.c.vendor, devices.c.model).distinct().subquery()
     kernel, op, module = (texts.alias(name) for name in ("kernel", "op", "module"))
-    bound = case(*((k.bound == code, told.value) for code, told in BOUNDS.items()))
     query = select(
-        k.bucket_unix_ns.label("hour_unix_ns"), nodes.c.host, chips.c.vendor, chips.c.model.label("device_model"),
+        s.id.label("signature_id"), chips.c.peaks_id, chips.c.vendor, chips.c.model.label("device_model"),
         kernel.c.value.label("kernel"), op.c.value.label("op"), module.c.value.label("module"), s.kind, s.phase,
-        s.shapes, s.dtypes, bound.label("bound"), k.signature_id, k.calls, k.total_ns, k.est_ns, k.min_ns, k.max_ns,
-        (roofs.c.roof_ns * k.calls).label("roof_ns"), s.flops, s.bytes,
-    ).select_from(kernel_hours)  # fmt: skip
+        s.shapes, s.dtypes, s.flops, s.bytes, roofs.c.roof_ns,
+    )  # fmt: skip
     return (
-        query.join(nodes, nodes.c.id == k.node_id)
-        .join(signatures, s.id == k.signature_id)
-        .join(chips, chips.c.peaks_id == k.peaks_id)
+        query.select_from(signatures.join(chips, true()))
         .join(kernel, kernel.c.id == s.kernel_id)
         .outerjoin(op, op.c.id == s.op_id)
         .outerjoin(module, module.c.id == s.module_id)
-        .outerjoin(roofs, and_(roofs.c.signature_id == k.signature_id, roofs.c.peaks_id == k.peaks_id))
+        .outerjoin(roofs, and_(roofs.c.signature_id == s.id, roofs.c.peaks_id == chips.c.peaks_id))
+    )
+
+
+def _bounds() -> Any:
+    """The codes of bounds."""
+    return union_all(
+        *(select(literal(code).label("code"), literal(b.value).label("bound")) for code, b in BOUNDS.items())
+    )
+
+
+def _kernel_hours() -> Select[Any]:
+    """A row of ``kernel_hours`` with what the kernel is; ``roof_ns`` is the roof time of all calls."""
+    k, known, bounds = kernel_hours.c, _kernels().subquery(), _bounds().subquery()
+    told = [column for column in known.c if column.name not in {"signature_id", "peaks_id", "roof_ns"}]
+    query = select(
+        k.bucket_unix_ns.label("hour_unix_ns"), nodes.c.host, *told, bounds.c.bound, k.signature_id, k.calls,
+        k.total_ns, k.est_ns, k.min_ns, k.max_ns, (known.c.roof_ns * k.calls).label("roof_ns"),
+    ).select_from(kernel_hours)  # fmt: skip
+    return (
+        query.join(nodes, nodes.c.id == k.node_id)
+        .join(known, and_(known.c.signature_id == k.signature_id, known.c.peaks_id == k.peaks_id))
+        .join(bounds, bounds.c.code == k.bound)
     )
 
 
@@ -117,6 +135,8 @@ def _statements() -> dict[str, Any]:
         "dashboard_device_hours": _hours(device_sums, device_rows, ("windows", *times)),
         "dashboard_idle_hours": _hours(cause_sums, cause_rows, ("cause", *_CAUSES)),
         "dashboard_kernel_hours": _kernel_hours(),
+        "dashboard_kernels": _kernels(),
+        "dashboard_bounds": _bounds(),
     }
 
 
