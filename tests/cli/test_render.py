@@ -44,7 +44,13 @@ def test_the_next_command_is_told_where_devices_wait(answer: Answer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "told"), [(48, "cost 0.12 %"), (46, "cost 0.12 %"), (24, "cost 0.12 % (of 24 of 48 windows)"), (23, None)]
+    ("known", "told"),
+    [
+        (48, "cost 0.12 % (of 48 windows)"),
+        (46, "cost 0.12 % (of 46 windows)"),
+        (24, "cost 0.12 % (of 24 of 48 windows)"),
+        (23, None),
+    ],
 )
 def test_a_cost_says_of_how_many_windows_it_is(answer: Answer, known: int, told: str | None) -> None:
     """First windows alone may be missing without a word; known of less than half, it is that of some jobs only."""

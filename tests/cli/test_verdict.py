@@ -252,7 +252,11 @@ def test_a_sound_recording_has_no_mistakes() -> None:
         (Conditions(windows=5, early_windows=2), "early_windows", {"early": 2, "windows": 5, "steps": 10}),
         (Conditions(python_events=400, events=1000), "stacks", {"python_events": 400, "events": 1000}),
         (Conditions(padding=Padding(2, 60, 100, 1, 1)), "padding", {"share": 0.4}),
-        (Conditions(cost_share=0.024), "overhead", {"share": 0.024}),
+        (
+            Conditions(windows=12, cost_share=0.024, cost_windows=9),
+            "overhead",
+            {"share": 0.024, "measured": 9, "windows": 12},
+        ),
         (Conditions(graph_loose_share=0.6), "graphs", {"share": 0.6}),
         (Conditions(windows=3, shapeless_windows=2), "no_shapes", {"without": 2, "windows": 3}),
         (Conditions(opless_windows=1), "no_ops", {"without": 1, "windows": 1}),

@@ -169,6 +169,8 @@ def test_padding_and_cost_are_told(db: Database, writer: Writer) -> None:
     padded = dataclasses.replace(made, padding=Padding(4, 70, 100, 49, 100))
     found = answers(db, writer, padded).run("diagnose", Filter(), 5)["warnings"]
     assert {w["mistake"]: w["share"] for w in found} == {"padding": pytest.approx(0.3), "overhead": pytest.approx(0.05)}
+    (told,) = [w for w in found if w["mistake"] == "overhead"]
+    assert (told["measured"], told["windows"]) == (1, 1)
 
 
 def test_several_processes_have_no_pid(db: Database, writer: Writer) -> None:

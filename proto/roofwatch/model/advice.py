@@ -117,7 +117,10 @@ MISTAKES: Mapping[str, str] = {
         "{share} of the tokens are padding: its work is in the kernels' time and their FLOPs; 'roofwatch padding' says "
         "how much that is and what would save it"
     ),
-    "overhead": "profiling took {share} of the job's time: idle time is overstated",
+    "overhead": (
+        "profiling took {share} of the job's time, as measured in {measured} of {windows} windows: idle time is "
+        "overstated"
+    ),
     "graphs": (
         "{share} of device time is in graphs that could not be tied to ops: a profile of their capture ties a file's "
         "(--graph-capture), the hook a job's if it was attached before"

@@ -50,6 +50,7 @@ class Conditions:
     graph_share: float | None = None  # of device time: in graphs
     padding: Padding | None = None
     cost_share: float | None = None
+    cost_windows: int = 0  # that it is measured in
     graph_loose_share: float | None = None  # of device time: in graphs, and tied to no op
 
     def waits_are_short(self, time: TimelineSum) -> bool:
@@ -96,7 +97,12 @@ def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
     if conditions.python_events:
         yield {"mistake": "stacks", "python_events": conditions.python_events, "events": conditions.events}
     if conditions.cost_share is not None and conditions.cost_share > COSTLY:
-        yield {"mistake": "overhead", "share": conditions.cost_share}
+        yield {
+            "mistake": "overhead",
+            "share": conditions.cost_share,
+            "measured": conditions.cost_windows,
+            "windows": conditions.windows,
+        }
     padding = conditions.padding
     padded = None if padding is None else ratio(padding.padded_tokens - padding.real_tokens, padding.padded_tokens)
     if padded is not None and padded > PADDED:

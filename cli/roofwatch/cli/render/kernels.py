@@ -95,8 +95,9 @@ def _cost(cost: Row | None) -> list[str]:
     if not cost or cost["share"] is None or cost["windows"] < COST_LEAST * cost["of_windows"]:
         return []
     some = cost["windows"] < COST_WHOLE * cost["of_windows"]
-    of = f" (of {text.count(cost['windows'])} of {text.plural(cost['of_windows'], 'window')})" if some else ""
-    return [f"cost {text.lost_share(cost['share'])}{of}"]
+    known, of = text.count(cost["windows"]), text.plural(cost["of_windows"], "window")
+    told = f"{known} of {of}" if some else text.plural(cost["windows"], "window")
+    return [f"cost {text.lost_share(cost['share'])} (of {told})"]
 
 
 def devices(models: Sequence[str]) -> str:

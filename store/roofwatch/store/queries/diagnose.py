@@ -107,7 +107,7 @@ def _kernel_names(connection: Connection, of: set[int]) -> dict[int, str]:
 def _conditions(connection: Connection, f: Filter) -> Conditions:
     """How the windows were taken."""
     found = figures(connection, f)
-    seen = coverage(connection, f)
+    seen, lost = coverage(connection, f), cost(connection, f)
     padding = ("batches", "real_tokens", "padded_tokens", "real_squared", "padded_squared")
     return Conditions(
         windows=found["windows"] or 0,
@@ -123,7 +123,8 @@ def _conditions(connection: Connection, f: Filter) -> Conditions:
         backlog_share=ratio(seen.backlog_ns, seen.device_time_ns),
         graph_share=ratio(seen.graph_ns, seen.device_time_ns),
         padding=_padding([found[f"padding_{name}"] for name in padding]),
-        cost_share=cost(connection, f)["share"],
+        cost_share=lost["share"],
+        cost_windows=lost["windows"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
     )
 
