@@ -70,6 +70,11 @@ bench: $(READY) ## measure every limit and print the table
 stress: $(READY) ## 1,000 windows a configuration in busy, forking and dying jobs (long)
 	$(BIN)/python tests/stress/run.py --windows 1000
 
+.PHONY: fuzz
+FUZZ_SECONDS ?= 300
+fuzz: $(READY) ## feed broken traces, messages and segments to what reads them (5 minutes each)
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --keep build
+
 .PHONY: wheels
 wheels: $(READY) ## build both wheels into dist/
 	$(BIN)/python -m build --outdir dist .

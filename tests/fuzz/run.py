@@ -1,0 +1,89 @@
+"""Feeds broken input to what reads hostile input, for a while: `python tests/fuzz/run.py --seconds 300 [TARGET …]`.
+
+Each target runs in a process of its own under limits. A fault leaves the input in a file and says how to try it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mutate import mutated
+from targets import TARGETS
+
+MEMORY = 2 << 30
+SLOW_S = 20.0  # of CPU for one input of at most 4 MiB: more is a way to stop a worker
+
+
+def one(name: str, data: bytes) -> str:
+    """What became of an input; a fault is raised."""
+    began = time.process_time()
+    outcome = TARGETS[name].run(data)
+    if time.process_time() - began > SLOW_S:
+        raise TimeoutError(f"took {time.process_time() - began:.0f} s of CPU")
+    return outcome
+
+
+def fuzz(name: str, seconds: float, seed: int, keep: Path) -> int:
+    """Until the time is over or a fault was found; 1 for a fault."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    target, draw, outcomes = TARGETS[name], random.Random(seed), Counter()
+    seeds = target.seeds()
+    for whole in seeds:
+        outcomes[one(name, whole)] += 1
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        data = mutated(draw, seeds, target.changes)
+        current = keep / f"fuzz-{name}-{seed}.input"
+        current.write_bytes(data)  # before it is tried: a crash of the interpreter leaves it
+        try:
+            outcomes[one(name, data)] += 1
+        except Exception:  # noqa: BLE001 - any is a fault: what is meant to happen has a word
+            traceback.print_exc()
+            print(f"{name}: a fault; try again with: python tests/fuzz/run.py --input {current} {name}")
+            return 1
+        current.unlink()
+    told = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
+    print(f"{name}: {sum(outcomes.values()):,} inputs of {len(seeds)} seeds in {seconds:g} s: {told}")
+    return 0
+
+
+def main() -> int:
+    """All targets, or those named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", default=[], help=f"of {', '.join(TARGETS)}; all without")
+    parser.add_argument("--seconds", type=float, default=300, help="for each target (default 300)")
+    parser.add_argument("--seed", type=int, help="of the changes; a new one without")
+    parser.add_argument("--input", type=Path, help="try this one file")
+    parser.add_argument("--keep", type=Path, default=Path(), help="folder for inputs that make a fault")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    names = asked.targets or list(TARGETS)
+    if unknown := set(names) - set(TARGETS):
+        parser.error(f"no target {', '.join(sorted(unknown))}: there are {', '.join(TARGETS)}")
+    if asked.input:
+        print(one(names[0], asked.input.read_bytes()))
+        return 0
+    seed = asked.seed if asked.seed is not None else int(time.time())
+    if asked.alone:
+        return fuzz(names[0], asked.seconds, seed, asked.keep)
+    failed = []
+    for name in names:
+        options = ("--seconds", str(asked.seconds), "--seed", str(seed), "--keep", str(asked.keep), "--alone")
+        ended = subprocess.run([sys.executable, __file__, name, *options], check=False).returncode
+        if ended:
+            failed.append(name)
+            print(f"{name}: ended with {ended}; the input is {asked.keep / f'fuzz-{name}-{seed}.input'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
