@@ -113,7 +113,7 @@ def kernels_of(node: int) -> list[KernelStat]:
     return [_kernel((first + i) % most, i, on_h100) for i in range(COMMON + RARE)]
 
 
-def _kernel(number: int, place: int, on_h100: bool) -> KernelStat:  # noqa: FBT001 - one of two
+def _kernel(number: int, place: int, on_h100: bool) -> KernelStat:
     draw = random.Random(SEED * 10_000 + number)
     kind, bound, evidence = _KINDS[number % len(_KINDS)]
     known = bound in {Bound.COMPUTE, Bound.MEMORY}
@@ -276,7 +276,7 @@ def build(url: str) -> float:
         unpacked = unpacker.unpack(envelope)
         with opened.write() as connection:
             loader.load(connection, [Hello(unpacked.agent, unpacked.boot, "0", node), unpacked])
-        loader.known.commit()
+        loader.commit()
         took += time.process_time() - begin
     with opened.write() as connection:  # what a store does between segments
         while rollup.sweep(connection, END_NS + rollup.GRACE_NS):

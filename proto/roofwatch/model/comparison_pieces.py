@@ -214,9 +214,9 @@ def _product(signature: Signature, operands: Sequence[Operand], vendor: Vendor |
 
 def _piece(key: tuple[object, ...], sums: Sequence[StatSum], *, stepping: bool) -> Piece:
     sort, op, tax, optimizer, work = key
-    weighed = sorted(
-        ((s.step_ns if stepping else s.total_ns, s) for s in sums), key=lambda p: (-p[0], p[1].signature.id)
-    )
+    weighed = [(s.step_ns if stepping else s.total_ns, s) for s in sums]
+    if len(weighed) > 1:  # an id is a hash, and not for nothing
+        weighed.sort(key=lambda p: (-p[0], p[1].signature.id))
     ns = sum(n for n, _ in weighed)
     counted = [(_calls(s, stepping=stepping), n, s) for n, s in weighed if _is_counted(s)]
     covered = sum(n for _, n, _ in counted) >= MOST_LEADS * ns
@@ -262,6 +262,8 @@ def _op_calls(led: Sequence[tuple[Fraction, int, StatSum]]) -> Fraction | None:
 
     On a CPU wrappers that do no work of their own (conv2d around mkldnn_convolution) are records, too.
     """
+    if len(led) == 1:
+        return led[0][0]
     by_formula: dict[str | None, Fraction] = {}
     working = [one for one in led if one[2].signature.flops or one[2].signature.bytes]
     for calls, _, s in working or led:
@@ -277,6 +279,10 @@ def _counts(
         return {"flops": None, "flops_max": None, "bytes": lead.bytes}
     if not led or not calls:
         return {"flops": None, "flops_max": None, "bytes": None}
+
+    if len(led) == 1 and led[0][0] == calls:
+        one = led[0][2].signature
+        return {"flops": one.flops or 0, "flops_max": one.flops_max, "bytes": one.bytes or 0}
 
     def a_call(figures: Iterable[Fraction]) -> int:
         return round(sum(figures, Fraction(0)) / calls)

@@ -17,6 +17,8 @@ import zstandard
 from roofwatch.model.errors import RoofwatchError
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Planes = npt.NDArray[np.uint8]
 
 # Columns of a window's block. ``device`` is the position in the window; ``formula_bound`` is -1 where there is none;
 # ``first`` marks one row of each kernel's name a device model, so that a window's steps are counted once a kernel.
@@ -50,16 +52,47 @@ def unpack(block: bytes, columns: int) -> Ints:
     Raises:
         RoofwatchError: the block is damaged.
     """
+    return whole(_planes(block, columns)).reshape(columns, -1)
+
+
+def unpack_of(block: bytes, columns: int, wanted: Ints) -> tuple[Ints, Bools]:
+    """Of a block only the rows whose first column is among ``wanted``, which ascend, and which these are.
+
+    Raises:
+        RoofwatchError: the block is damaged.
+    """
+    planes = _planes(block, columns)
+    own = whole(planes[:, 0])
+    kept = (
+        wanted.take(np.searchsorted(wanted, own), mode="clip") == own if len(wanted) else np.zeros(len(own), np.bool_)
+    )
+    return whole(planes[:, :, kept]).reshape(columns, -1), kept
+
+
+def planes_of(block: bytes) -> Planes:
+    """The bytes of a block's integers by significance, shape (8, integers): for who wants some of them (``whole``).
+
+    Raises:
+        RoofwatchError: the block is damaged.
+    """
+    return _planes(block, 1)[:, 0]
+
+
+def whole(planes: Planes) -> Ints:
+    """The integers of some places of a block's planes, one after the other."""
+    found: Ints = np.ascontiguousarray(planes.reshape(8, -1).T).view("<i8").reshape(-1)
+    return found
+
+
+def _planes(block: bytes, columns: int) -> Planes:
     if not hasattr(_own, "decompressor"):
         _own.decompressor = zstandard.ZstdDecompressor()
     try:
-        planes = np.frombuffer(_own.decompressor.decompress(block), np.uint8).reshape(8, -1)
-        matrix: Ints = np.ascontiguousarray(planes.T).view("<i8").reshape(columns, -1)
+        return np.frombuffer(_own.decompressor.decompress(block), np.uint8).reshape(8, columns, -1)
     except (zstandard.ZstdError, ValueError) as error:
         raise RoofwatchError(
             f"the database holds a damaged block of kernels ({error}): restore it from a copy"
         ) from error
-    return matrix
 
 
 def joined(parts: Sequence[Ints], columns: int) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, and_, select
 
-from roofwatch.store.blocks import FACT, SUM, Ints, joined, unpack
+from roofwatch.store.blocks import FACT, SUM, Ints, joined, unpack, unpack_of
 from roofwatch.store.days import same_days
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.rollup_sources import Conditions, weight
@@ -150,9 +150,7 @@ def each_window(
 
 
 def _of_blocks(rows: Sequence[Any], places: _Places, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
-    counts = [row[1] for row in rows]
-    facts = joined([unpack(row[2], len(FACT)) for row in rows], len(FACT))
-    told = Histograms.joined([Histograms.unpack(row[3], row[1]) for row in rows]) if histograms else None
+    facts, counts, told = _unpacked([row[1:] for row in rows], len(FACT), wanted, histograms=histograms)
     begin = np.array([places.begins[row[0]] for row in rows], np.int64)
     end = len(places.device)
     # A position behind a window's last one that is wanted is another window's, or nobody's.
@@ -161,15 +159,27 @@ def _of_blocks(rows: Sequence[Any], places: _Places, wanted: Collection[int] | N
     at = np.repeat(begin, counts) + facts[_DEVICE]
     device = np.where(at < limit, places.device[np.minimum(at, end - 1)], -1)
     at = np.minimum(at, end - 1)
-    kept = _wanted(facts[0], device, wanted)
+    kept = device >= 0
     if not kept.all():  # first, for what is wanted is often a small part
         facts, device, at, told = facts[:, kept], device[kept], at[kept], told and told.where(kept)
     return of_windows(facts, device, places.weight[at], places.steps[at], told)
 
 
-def _wanted(signature: Ints, device: Ints, wanted: Collection[int] | None) -> npt.NDArray[np.bool_]:
-    known = device >= 0
-    return known if wanted is None else known & np.isin(signature, np.fromiter(wanted, np.int64, len(wanted)))
+def _unpacked(
+    rows: Sequence[Any], columns: int, wanted: Collection[int] | None, *, histograms: bool
+) -> tuple[Ints, list[int], Histograms | None]:
+    """The matrices of blocks side by side, how many rows are of each, and their histograms; of (rows, block, block)."""
+    if wanted is None:
+        told = Histograms.joined([Histograms.unpack(row[2], row[0]) for row in rows]) if histograms else None
+        return joined([unpack(row[1], columns) for row in rows], columns), [row[0] for row in rows], told
+    of = np.sort(np.fromiter(wanted, np.int64, len(wanted)))
+    found = [unpack_of(row[1], columns, of) for row in rows]
+    if histograms:
+        pairs = zip(rows, found, strict=True)
+        told = Histograms.joined([Histograms.unpack_of(row[2], kept) for row, (_, kept) in pairs if kept.any()])
+    else:
+        told = None
+    return joined([matrix for matrix, _ in found], columns), [matrix.shape[1] for matrix, _ in found], told
 
 
 def from_pieces(
@@ -241,8 +251,6 @@ def _summed(
 
 
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
-    counts = [row[6] for row in rows]
-    columns = joined([unpack(row[7], len(SUM)) for row in rows], len(SUM))
+    columns, counts, told = _unpacked([row[6:] for row in rows], len(SUM), wanted, histograms=histograms)
     device = np.repeat(np.array([known.number(OfDevice(*row[:6])) for row in rows], np.int64), counts)
-    told = Histograms.joined([Histograms.unpack(row[8], row[6]) for row in rows]) if histograms else None
-    return Sums(columns, device, told).where(_wanted(columns[0], device, wanted))
+    return Sums(columns, device, told)

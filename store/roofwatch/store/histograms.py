@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roofwatch.model.histogram import Histogram
-from roofwatch.store.blocks import Ints, pack, unpack
+from roofwatch.store.blocks import Bools, Ints, pack, planes_of, unpack, whole
 
 BUCKETS = 1200  # γ^1200 ns is more than the universe's age; also a guard against hostile lengths
 
@@ -34,6 +34,14 @@ class Histograms:
         """Of a block of so many rows."""
         values = unpack(block, 1)[0]
         return Histograms(values[:rows], values[rows : 2 * rows], values[2 * rows :])
+
+    @staticmethod
+    def unpack_of(block: bytes, kept: Bools) -> Histograms:
+        """Of a block only the rows that are kept."""
+        planes, rows = planes_of(block), len(kept)
+        lengths = whole(planes[:, rows : 2 * rows])
+        counts = whole(planes[:, 2 * rows :][:, np.repeat(kept, lengths)])
+        return Histograms(whole(planes[:, :rows][:, kept]), lengths[kept], counts)
 
     @staticmethod
     def joined(parts: Sequence[Histograms]) -> Histograms:

@@ -42,6 +42,7 @@ from roofwatch.store.schema import (
     windows,
 )
 
+MOST_NS = 1 << 62  # more than any stored time
 FLOPS_LOW = 1_000_000  # FLOPs are summed as millions and the rest: a day of one node is more than a number of 53 bits
 Conditions = Sequence[ColumnElement[bool]]
 
@@ -215,6 +216,26 @@ def piece_rows(table: Table, where: Conditions, names: Sequence[str] = tuple(FIG
     return _of_pieces(table, select(t.process_id, nodes.c.host, *columns), where)
 
 
+def fresh_rows(table: Table, where: Conditions, *, owned: bool, of_device: bool) -> Select[Any]:
+    """Rows of a table of sums none of which is stale, without whose they are.
+
+    The conditions are of the table, of processes and nodes where ``owned``, of devices where ``of_device``.
+    """
+    t = table.c
+    query = select(*plain_columns(table)).select_from(table)
+    if owned:
+        query = query.join(processes, processes.c.id == t.process_id).join(nodes, nodes.c.id == processes.c.node_id)
+    if of_device:
+        query = query.join(devices, devices.c.id == t.device_id)
+    return query.where(*where)
+
+
+def plain_columns(table: Table) -> list[ColumnElement[Any]]:
+    """Of a table of sums the columns that do not tell whose they are."""
+    told = {window_sums.name: "grain", drop_sums.name: "reason", cause_sums.name: "cause"}.get(table.name)
+    return [column for column in table.c if not column.primary_key or column.name == told]
+
+
 def aggregates(rows: Any, names: Sequence[str]) -> list[ColumnElement[Any]]:
     """The sum of each column of ``FIGURES``, as a float, or the greatest."""
 
@@ -225,30 +246,57 @@ def aggregates(rows: Any, names: Sequence[str]) -> list[ColumnElement[Any]]:
     return [one(name).label(name) for name in names]
 
 
+class OfLongest(FunctionElement[str]):
+    """The text of the row of a group with the greatest number, of several the first in the alphabet; as "" where null.
+
+    One pass: how much is lacking to MOST_NS, in digits, then the text; of these texts the least.
+    """
+
+    inherit_cache = True
+    name = "of_longest"
+
+    def __init__(self, number: ColumnElement[Any], text: ColumnElement[Any]) -> None:
+        super().__init__(MOST_NS - number, func.coalesce(text, ""))
+
+
+_DIGITS = len(str(MOST_NS))
+
+
+@compiles(OfLongest)
+def _least(element: Any, compiler: Any, **more: Any) -> str:
+    lacking, text = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"substr(min(lpad(CAST({lacking} AS TEXT), {_DIGITS}, '0') || {text}), {_DIGITS + 1})"
+
+
+@compiles(OfLongest, "sqlite")
+def _least_printed(element: Any, compiler: Any, **more: Any) -> str:
+    lacking, text = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"substr(min(printf('%0{_DIGITS}d', {lacking}) || {text}), {_DIGITS + 1})"
+
+
+@compiles(OfLongest, "clickhousedb")
+def _arg_min(element: Any, compiler: Any, **more: Any) -> str:
+    lacking, text = (compiler.process(clause, **more) for clause in element.clauses)
+    return f"argMin({text}, ({lacking}, {text}))"
+
+
 def causes_summed(rows: Any, by: Sequence[ColumnElement[Any]]) -> Select[Any]:
     """Sums by cause; the example is that of the longest stretch, of several as long the first in the alphabet."""
     r = rows.c
     keys = [*by, r.cause]
-    first = func.row_number().over(partition_by=keys, order_by=(r.longest_ns.desc(), func.coalesce(r.example, "")))
-    steady = func.row_number().over(
-        partition_by=keys, order_by=(r.steady_longest_ns.desc(), func.coalesce(r.steady_example, ""))
-    )
-    ranked = select(rows, first.label("place"), steady.label("steady_place")).subquery()
-    q = ranked.c
-    groups = [q[key.name] for key in keys]
     return select(
-        *groups,
-        total(q.total_ns).label("total_ns"),
-        total(q.est_ns).label("est_ns"),
-        total(q["count"]).label("count"),
-        func.max(q.longest_ns).label("longest_ns"),
-        func.max(q.example).filter(q.place == 1).label("example"),
-        total(q.startup_ns).label("startup_ns"),
-        total(q.startup_est_ns).label("startup_est_ns"),
-        total(q.startup_count).label("startup_count"),
-        func.max(q.steady_longest_ns).label("steady_longest_ns"),
-        func.max(q.steady_example).filter(q.steady_place == 1).label("steady_example"),
-    ).group_by(*groups)
+        *keys,
+        total(r.total_ns).label("total_ns"),
+        total(r.est_ns).label("est_ns"),
+        total(r["count"]).label("count"),
+        func.max(r.longest_ns).label("longest_ns"),
+        func.nullif(OfLongest(r.longest_ns, r.example), "").label("example"),
+        total(r.startup_ns).label("startup_ns"),
+        total(r.startup_est_ns).label("startup_est_ns"),
+        total(r.startup_count).label("startup_count"),
+        func.max(r.steady_longest_ns).label("steady_longest_ns"),
+        func.nullif(OfLongest(r.steady_longest_ns, r.steady_example), "").label("steady_example"),
+    ).group_by(*keys)
 
 
 SOURCES = {

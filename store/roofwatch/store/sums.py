@@ -16,6 +16,7 @@ COLUMN = {name: i for i, name in enumerate(SUM)}
 KEYS = 4  # the first columns of SUM are what tells rows apart…
 LOW, HIGH = COLUMN["min_ns"], COLUMN["max_ns"]  # …the last two are extremes, those between add up
 EST = COLUMN["est_ns"]
+_MIX = 0x1E3779B97F4A7C15  # odd, with ones and zeros all over
 MOST = float(1 << 53)  # ns that one row may stand for: longer is no time, and a sum of 500 of them is still one
 
 
@@ -38,21 +39,25 @@ class Sums:
         """One row a device and key."""
         if not len(self):
             return self
-        order, begins = _groups(self.columns, self.device)
-        ordered = self.columns[:, order]
+        code = _code(self.columns, self.device)
+        order, begins = _groups(self.columns[0], code)
+        ordered = np.take(self.columns, order, axis=1)
         result = np.empty((len(SUM), len(begins)), np.int64)
         result[:KEYS] = ordered[:KEYS, begins]
         result[KEYS:LOW] = np.add.reduceat(ordered[KEYS:LOW], begins, axis=1)
-        whole = np.add.reduceat(ordered[EST].astype(np.float64), begins)
-        result[EST] = np.minimum(whole, 2.0**62)
+        summed = np.add.reduceat(ordered[EST].astype(np.float64), begins)
+        result[EST] = np.minimum(summed, 2.0**62)
         result[LOW] = np.minimum.reduceat(ordered[LOW], begins)
         result[HIGH] = np.maximum.reduceat(ordered[HIGH], begins)
+        places = np.lexsort((code[order[begins]], result[0]))  # rows are in one order, wherever they come from
         merged = None
         if self.histograms is not None:
+            number = np.empty(len(begins), np.int64)
+            number[places] = np.arange(len(begins))
             group = np.empty(len(self), np.int64)
-            group[order] = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(self))))
+            group[order] = np.repeat(number, np.diff(np.append(begins, len(self))))
             merged = self.histograms.merged(group, len(begins))
-        return Sums(result, self.device[order][begins], merged)
+        return Sums(result[:, places], self.device[order[begins]][places], merged)
 
     def where(self, kept: npt.NDArray[np.bool_]) -> Sums:
         """Some of the rows."""
@@ -72,13 +77,24 @@ class Sums:
         )
 
 
-def _groups(columns: Ints, device: Ints) -> tuple[Ints, Ints]:
-    """The order that brings rows of one group together, and where each group begins in it."""
-    signature = columns[0]
-    code = ((device * 16 + columns[1]) * 16 + columns[2]) * 16 + columns[3] + 1
-    order = np.lexsort((code, signature))
-    first = np.ones(len(order), dtype=bool)
+def _code(columns: Ints, device: Ints) -> Ints:
+    """Of each row what besides the signature tells it apart."""
+    code: Ints = ((device * 16 + columns[1]) * 16 + columns[2]) * 16 + columns[3] + 1
+    return code
+
+
+def _groups(signature: Ints, code: Ints) -> tuple[Ints, Ints]:
+    """An order that brings rows of one group together, and where each group begins in it.
+
+    By a hash of both, for to sort one number is six times as fast; where two groups have one hash, by both.
+    """
+    mixed = signature ^ (code * _MIX)
+    order: Ints = np.argsort(mixed)
+    hashes, first = mixed[order], np.ones(len(order), dtype=bool)
     first[1:] = (np.diff(signature[order]) != 0) | (np.diff(code[order]) != 0)
+    if (first[1:] & (np.diff(hashes) == 0)).any():
+        order = np.lexsort((code, signature))
+        first[1:] = (np.diff(signature[order]) != 0) | (np.diff(code[order]) != 0)
     return order, np.flatnonzero(first)
 
 

@@ -18,9 +18,10 @@ from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.memo import once
+from roofwatch.store.queries.plan import plain_rows, plan, rows_of
 from roofwatch.store.queries.regression_windows import shared
-from roofwatch.store.queries.scope import windows_of
+from roofwatch.store.queries.scope import IN_LIST, windows_of
 from roofwatch.store.rollup_sources import total
 from roofwatch.store.schema import device_sums, devices, processes, windows
 
@@ -73,11 +74,10 @@ def _options(given: Mapping[str, Any]) -> tuple[str | None, bool]:
 def _counts(connection: Connection, f: Filter) -> Counts:
     """What there is to divide by. How many windows do not tell it, only windows say that are still kept."""
     found = figures(connection, f)
-    rows = rows_of(plan(connection, f), f, device_sums)
+    rows = plain_rows(plan(connection, f), f, device_sums)
     pairs = connection.scalar(select(func.sum(rows.c.windows)))
-    kept, stepless, silent = connection.execute(
-        windows_of(f, func.count(), *(func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)))
-    ).one()
+    told = _kept(connection, f).values()
+    kept, stepless, silent = (sum(column) for column in zip(*told, strict=True)) if told else (0, 0, 0)
     whole = kept == (found["windows"] or 0)
     return Counts(
         windows=found["windows"] or 0,
@@ -85,10 +85,22 @@ def _counts(connection: Connection, f: Filter) -> Counts:
         steps=found["steps"] or 0,
         calls=found["padding_batches"] or 0,
         tokens=found["padding_real_tokens"] or 0,
-        stepless=int(stepless or 0) if whole else None,
-        silent=int(silent or 0) if whole else None,
+        stepless=stepless if whole else None,
+        silent=silent if whole else None,
         python_events=found["python_events"] or 0,
     )
+
+
+def _kept(connection: Connection, f: Filter) -> dict[int, tuple[int, int, int]]:
+    """Of each process the windows that are still kept: all, those without steps, those that tell no padding."""
+
+    def find() -> dict[int, tuple[int, int, int]]:
+        owner = windows.c.process_id
+        sums = (func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT))
+        rows = connection.execute(windows_of(f, owner, func.count(), *sums).group_by(owner))
+        return {process: (count, int(stepless), int(silent)) for process, count, stepless, silent in rows}
+
+    return once(connection, f, "kept", find)
 
 
 def _side(connection: Connection, f: Filter, name: str, counts: Counts, per: str) -> Side:
@@ -119,8 +131,13 @@ def _device(connection: Connection, f: Filter, name: str) -> tuple[str, Vendor]:
     return found[0].model, Vendor(found[0].vendor)
 
 
-def _distinct(connection: Connection, f: Filter, column: ColumnElement[Any]) -> Sequence[Any]:
-    return connection.scalars(windows_of(f, column).where(column.is_not(None)).distinct()).all()
+def _distinct(connection: Connection, f: Filter, column: ColumnElement[Any]) -> set[Any]:
+    """What the processes that have windows tell."""
+    of, found = list(_kept(connection, f)), set[Any]()
+    for low in range(0, len(of), IN_LIST):
+        some = processes.c.id.in_(of[low : low + IN_LIST])
+        found.update(connection.scalars(select(column).where(some, column.is_not(None)).distinct()))
+    return found
 
 
 def _stepping(connection: Connection, f: Filter) -> TimelineSum:

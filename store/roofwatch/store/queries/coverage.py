@@ -12,7 +12,7 @@ from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import NAMES, plan, rows_of
+from roofwatch.store.queries.plan import NAMES, plain_rows, plan
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums, whole
 from roofwatch.store.rollup_schema import GREATEST
@@ -43,7 +43,7 @@ def _by_grain(connection: Connection, f: Filter) -> dict[int, dict[str, Any]]:
     """The same of each kind of table."""
 
     def find() -> dict[int, dict[str, Any]]:
-        rows = rows_of(plan(connection, f), f, window_sums)
+        rows = plain_rows(plan(connection, f), f, window_sums)
         query = select(rows.c.grain, *aggregates(rows, tuple(FIGURES))).group_by(rows.c.grain)
         found = {}
         for grain, *values in connection.execute(query):
@@ -73,7 +73,7 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
 
 def dropped(connection: Connection, f: Filter) -> dict[str, int]:
     """What the readers of the windows left out, by reason."""
-    rows = rows_of(plan(connection, f), f, drop_sums)
+    rows = plain_rows(plan(connection, f), f, drop_sums)
     query = select(rows.c.reason, total(rows.c["count"])).group_by(rows.c.reason)
     return {reason: int(count) for reason, count in connection.execute(query)}
 

@@ -6,28 +6,26 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Connection, func, select
 
 from roofwatch.model.answer_rows import StatSum, rows
 from roofwatch.model.histogram import Histogram
-from roofwatch.model.kinds import Kind
-from roofwatch.model.record import Phase, Signature, Vendor
+from roofwatch.model.record import Vendor
+from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import Devices, OfDevice, from_groups, from_pieces, from_windows
 from roofwatch.store.queries.coverage import cost, summary
+from roofwatch.store.queries.described import described
 from roofwatch.store.queries.groups import grouped
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of, windows_only
 from roofwatch.store.queries.scope import among, device_matches, device_sets_of, owners
 from roofwatch.store.rollup_sources import Conditions
-from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures, texts, windows
-from roofwatch.store.sums import Sums
-
-# Columns of a signature that are fields of the record as they are.
-PLAIN = ("shapes", "dtypes", "arguments", "formula", "precision", "unit", "flops", "bytes", "flops_max")
+from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures, windows
+from roofwatch.store.sums import COLUMN, Sums
 
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
 
@@ -53,26 +51,32 @@ class SignaturePart:
 
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of all kernels; with where the devices waited, and what profiling cost."""
-    parts = parts_of(connection, f)
+    merged, told = _merged(*_kernels(connection, f))
+    keys, order = _ranked(merged, told)
+    shown = [keys[i] for i in (order[:limit] if limit else order)]
+    parts = _parts(_of(merged, told, shown), told)
     return {
         "summary": summary(connection, f),
         "cost": cost(connection, f),
-        "device_models": sorted({model for _, model in parts}),
-        "rows": _rows(connection, f, parts, _ranked(parts), limit),
+        "device_models": sorted({told[kind].model for kind in set(merged.device.tolist())}),
+        "rows": _rows(connection, f, parts, shown, _whole(merged, told)),
     }
 
 
 def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of the kernels that have an intensity (shares are of all), and the devices with their peaks."""
-    parts = parts_of(connection, f)
+    merged, told = _merged(*_kernels(connection, f))
     query = select(signatures.c.id).where(signatures.c.flops.is_not(None), signatures.c.bytes > 0)
     placed = set(connection.scalars(query))
-    ranked = [key for key in _ranked(parts) if key[0] in placed]
+    keys, order = _ranked(merged, told)
+    ranked = [keys[i] for i in order if keys[i][0] in placed]
+    shown = ranked[:limit] if limit else ranked
+    parts = _parts(_of(merged, told, shown), told)
     return {
         "summary": summary(connection, f),
         "cost": cost(connection, f),
         "devices": devices_with_peaks(connection, f),
-        "rows": _rows(connection, f, parts, ranked, limit),
+        "rows": _rows(connection, f, parts, shown, _whole(merged, told)),
     }
 
 
@@ -80,7 +84,11 @@ def parts_of(connection: Connection, f: Filter, where: Conditions = ()) -> dict[
     """The sums of every row, without what describes it; ``where`` as in ``gathered``."""
     if where:
         return parts_from(*gathered(connection, f, where=where))
-    return parts_from(*once(connection, f, "kernels", lambda: gathered(connection, f)))
+    return parts_from(*_kernels(connection, f))
+
+
+def _kernels(connection: Connection, f: Filter) -> tuple[Sums, list[OfDevice]]:
+    return once(connection, f, "kernels", lambda: gathered(connection, f))
 
 
 def gathered(
@@ -114,11 +122,27 @@ def gathered(
     return Sums.joined(parts), known.rows
 
 
+class _Told(NamedTuple):
+    """Devices that are one for an answer."""
+
+    model: str
+    vendor: str
+    peaks_id: int
+
+
 def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignaturePart]]:
     """The sums of rows that ``gathered`` gives; devices of one model with the same peaks are one."""
-    told = sorted({(d.model, d.vendor, d.peaks_id) for d in of})
-    number = np.array([told.index((d.model, d.vendor, d.peaks_id)) for d in of], np.int64)
-    merged = Sums(found.columns, number[found.device]).reduced()
+    return _parts(*_merged(found, of))
+
+
+def _merged(found: Sums, of: Sequence[OfDevice]) -> tuple[Sums, list[_Told]]:
+    """One row a signature, evidence, bound and model with the same peaks; the rows of a signature are together."""
+    told = sorted({_Told(d.model, d.vendor, d.peaks_id) for d in of})
+    number = np.array([told.index(_Told(d.model, d.vendor, d.peaks_id)) for d in of], np.int64)
+    return Sums(found.columns, number[found.device]).reduced(), told
+
+
+def _parts(merged: Sums, told: Sequence[_Told]) -> dict[Key, list[SignaturePart]]:
     parts: dict[Key, list[SignaturePart]] = defaultdict(list)
     for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
         model, vendor, peaks = told[kind]
@@ -132,16 +156,47 @@ def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignatureP
     return parts
 
 
-def _ranked(parts: dict[Key, list[SignaturePart]]) -> list[Key]:
-    """By estimated time, in the order of ``model.answer_rows.rows``."""
-    return sorted(parts, key=lambda key: (-sum(p.est_ns for p in parts[key]), key))
+def _models(told: Sequence[_Told]) -> tuple[list[str], Ints]:
+    """The device models, ascending, and of each kind of device which it is."""
+    names = sorted({kind.model for kind in told})
+    return names, np.array([names.index(kind.model) for kind in told], np.int64)
+
+
+def _ranked(merged: Sums, told: Sequence[_Told]) -> tuple[list[Key], list[int]]:
+    """The keys of answer rows, and their order by estimated time, as ``model.answer_rows.rows`` has it."""
+    if not len(merged):
+        return [], []
+    names, model = _models(told)
+    signature, of = merged.columns[0], model[merged.device]
+    order = np.lexsort((of, signature))
+    signature, of = signature[order], of[order]
+    begins = np.flatnonzero((np.diff(signature, prepend=-1) != 0) | (np.diff(of, prepend=-1) != 0))
+    est = np.add.reduceat(merged.columns[COLUMN["est_ns"]][order].astype(np.float64), begins)
+    keys = [(s, names[m]) for s, m in zip(signature[begins].tolist(), of[begins].tolist(), strict=True)]
+    ranks: list[int] = np.argsort(-est, kind="stable").tolist()  # of equal ones by key, in whose order they are
+    return keys, ranks
+
+
+def _of(merged: Sums, told: Sequence[_Told], shown: Sequence[Key]) -> Sums:
+    """The rows of some keys."""
+    wanted = np.array(sorted({signature for signature, _ in shown}), np.int64)
+    rows = merged.where(np.isin(merged.columns[0], wanted))
+    keys = set(shown)
+    pairs = zip(rows.columns[0].tolist(), rows.device.tolist(), strict=True)
+    return rows.where(np.array([(signature, told[kind].model) in keys for signature, kind in pairs], np.bool_))
+
+
+def _whole(merged: Sums, told: Sequence[_Told]) -> float:
+    """The estimated time of all rows; added in one order wherever they come from, for it may be no whole float."""
+    _, model = _models(told)
+    order = np.lexsort((model[merged.device], merged.columns[0]))
+    return float(sum(merged.columns[COLUMN["est_ns"]][order].astype(np.float64).tolist()))
 
 
 def _rows(
-    connection: Connection, f: Filter, parts: dict[Key, list[SignaturePart]], ranked: Sequence[Key], limit: int
+    connection: Connection, f: Filter, parts: dict[Key, list[SignaturePart]], shown: Sequence[Key], whole: float
 ) -> list[dict[str, Any]]:
-    found = sums_of(connection, f, parts, ranked[:limit] if limit else ranked)
-    whole = sum(p.est_ns for group in parts.values() for p in group)
+    found = sums_of(connection, f, parts, shown)
     return rows([one for sums in found.values() for one in sums], whole=whole)
 
 
@@ -183,23 +238,6 @@ def sums_of(
                 )
             )
     return sums
-
-
-def described(connection: Connection, wanted: set[int]) -> dict[int, Signature]:
-    """Signatures by id."""
-    kernel, op, module = texts.alias("kernel"), texts.alias("op"), texts.alias("module")
-    s = signatures.c
-    query = (
-        select(s.id, kernel.c.value, op.c.value, module.c.value, s.kind, s.phase, *(s[name] for name in PLAIN))
-        .join(kernel, kernel.c.id == s.kernel_id)
-        .outerjoin(op, op.c.id == s.op_id)
-        .outerjoin(module, module.c.id == s.module_id)
-    )
-    found = {}
-    for identity, name, op_name, module_name, kind, phase, *rest in connection.execute(among(query, s.id, wanted)):
-        plain = dict(zip(PLAIN, rest, strict=True))
-        found[identity] = Signature(name, Kind(kind), op_name, Phase(phase), module_name, **plain)
-    return found
 
 
 def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:

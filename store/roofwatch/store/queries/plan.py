@@ -21,9 +21,11 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.scope import began, device_matches, device_sets_of, owners, times
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
-from roofwatch.store.rollup_sources import FIGURES, SOURCES, piece_rows, window_rows
+from roofwatch.store.rollup_sources import FIGURES, SOURCES, fresh_rows, piece_rows, plain_columns, window_rows
 from roofwatch.store.schema import nodes, processes, rollups, window_sums, windows
 
+FEW = 64  # processes that are named in a statement…
+NAMED_MOST = 400  # …and hours or days
 NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
 _RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
 _STRETCH_S: ContextVar[int] = ContextVar("stretch", default=0)
@@ -44,9 +46,12 @@ class Plan:
 
     spans: dict[int, list[tuple[int | None, int | None, Which]]] = field(default_factory=lambda: defaultdict(list))
     left_out: list[tuple[int, int]] = field(default_factory=list)
+    stale: bool = False  # whether some pieces of the spans are, or are not meant
+    processes: tuple[int, ...] | None = None  # the filter's, where they are few
 
     def add(self, grain: int, since: int | None, until: int | None, which: Which = Which.ALL) -> None:
         """One more span; called in ascending order, so that those that touch become one."""
+        self.stale |= bool(grain) and which is not Which.ALL
         spans = self.spans[grain]
         if spans and since is not None and spans[-1][1] == since and spans[-1][2] is which:
             since = spans.pop()[0]
@@ -80,6 +85,20 @@ class Plan:
                 gone = [~r.finer] if which is Which.GONE else []
                 found.append(and_(r.grain == grain, *times(r.bucket_unix_ns, since, until), *gone))
         return and_(~r.stale, or_(false(), *found))
+
+    def fresh(self, c: Any) -> ColumnElement[bool]:
+        """The same of a table of sums, by its own columns; where none is stale."""
+        found: list[ColumnElement[bool]] = [false()]
+        for grain in (HOUR_S, DAY_S):
+            step, spans = grain * SECOND_NS, self.spans.get(grain, ())
+            each = [
+                list(range(since, until, step)) for since, until, _ in spans if since is not None and until is not None
+            ]
+            if self.processes is not None and spans and sum(map(len, each)) <= NAMED_MOST:
+                found.append(and_(c.grain == grain, c.bucket_unix_ns.in_([bucket for of in each for bucket in of])))
+            else:
+                found += [and_(c.grain == grain, *times(c.bucket_unix_ns, since, until)) for since, until, _ in spans]
+        return or_(*found)
 
     @property
     def has_windows(self) -> bool:
@@ -133,7 +152,7 @@ def plan(connection: Connection, f: Filter, coarsest: int = DAY_S) -> Plan:
 
 def _plan(connection: Connection, f: Filter, coarsest: int, longest: int = DAY_S) -> Plan:
     """``longest``: of what is only kept in longer sums nothing is taken, as of what the filter cuts."""
-    found = Plan()
+    found = Plan(processes=_few(connection, f))
     days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
     for day, state in sorted(days.items()):
         inside = _inside(f, day, DAY_S) and longest >= DAY_S
@@ -168,6 +187,7 @@ def _hour(found: Plan, f: Filter, hour: int, state: _Bucket, *, whole: bool) -> 
         return
     if state.stale < state.pieces:
         found.add(HOUR_S, hour, end)
+        found.stale |= state.stale > 0
     if state.stale:
         found.add(0, hour, end, Which.ALL if state.stale == state.pieces else Which.STALE)
 
@@ -188,6 +208,16 @@ def _buckets(connection: Connection, f: Filter, grain: int) -> dict[int, _Bucket
     return {bucket: _Bucket(count, int(stale), int(finer)) for bucket, count, stale, finer in connection.execute(query)}
 
 
+def _few(connection: Connection, f: Filter) -> tuple[int, ...] | None:
+    """The processes of a filter, if they are few: then their rows are found one by one."""
+    wanted = owners(f)
+    if not wanted:
+        return None
+    query = select(processes.c.id).join(nodes, nodes.c.id == processes.c.node_id).where(*wanted).limit(FEW + 1)
+    found = tuple(connection.scalars(query))
+    return found if len(found) <= FEW else None
+
+
 def _inside(f: Filter, bucket: int, grain: int) -> bool:
     """Whether a bucket lies wholly in the filter's time."""
     since, until = f.since_unix_ns, f.until_unix_ns
@@ -199,6 +229,25 @@ def _cut(f: Filter, bucket: int, grain: int) -> tuple[int, int]:
     end = bucket + grain * SECOND_NS
     since, until = f.since_unix_ns, f.until_unix_ns
     return bucket if since is None else max(since, bucket), end if until is None else min(until, end)
+
+
+def plain_rows(found: Plan, f: Filter, table: Table) -> Any:
+    """As ``rows_of``, without whose the rows are: fewer tables are joined."""
+    rows = rows_of(found, f, table) if found.stale or not found.has_pieces else None
+    names = [column.name for column in plain_columns(table)]
+    if rows is not None:
+        return select(*(rows.c[name] for name in names)).subquery()
+    t, own = table.c, owners(f)
+    if found.processes is not None:
+        own = [t.process_id.in_(found.processes)]
+    of = device_sets_of(f, t.devices_id) if "devices_id" in t else device_matches(f)
+    owned, of_device = bool(own) and found.processes is None, bool(of) and "devices_id" not in t
+    fresh = fresh_rows(table, [found.fresh(t), *own, *of], owned=owned, of_device=of_device)
+    if not found.has_windows:
+        return fresh.subquery()
+    alone = Plan({0: found.spans[0]}, processes=found.processes)
+    rows = rows_of(alone, f, table)
+    return union_all(select(*(rows.c[name] for name in names)), fresh).subquery()
 
 
 def rows_of(found: Plan, f: Filter, table: Table, *, timed: bool = False, names: Sequence[str] = tuple(FIGURES)) -> Any:

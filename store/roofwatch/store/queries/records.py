@@ -25,7 +25,8 @@ from roofwatch.store.days import came, serial
 from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.gather import each_window
 from roofwatch.store.histograms import Histograms
-from roofwatch.store.queries.kernels import described, roofs_of
+from roofwatch.store.queries.described import described
+from roofwatch.store.queries.kernels import roofs_of
 from roofwatch.store.queries.scope import IN_LIST, device_matches, windows_of
 from roofwatch.store.rollup_sources import weight
 from roofwatch.store.schema import (

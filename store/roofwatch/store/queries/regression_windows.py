@@ -16,7 +16,7 @@ from roofwatch.store.blocks import FACT
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import each_window
-from roofwatch.store.queries.kernels import described
+from roofwatch.store.queries.described import described
 from roofwatch.store.queries.scope import IN_LIST, conditions, device_matches, windows_of
 from roofwatch.store.schema import devices, kernel_blocks, nodes, processes, window_devices, windows
 

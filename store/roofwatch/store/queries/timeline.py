@@ -13,7 +13,7 @@ from roofwatch.model.timeline import Startup, TimelineSum, row
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plain_rows, plan, rows_of
 from roofwatch.store.queries.scope import conditions, device_matches, devices_of, windows_of
 from roofwatch.store.rollup_schema import TIMES
 from roofwatch.store.rollup_sources import cause_rows, causes_summed, device_rows, total
@@ -57,7 +57,8 @@ def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[in
                          for source in (device_rows, cause_rows))  # fmt: skip
     else:
         chosen = plan(connection, f)
-        times, causes = rows_of(chosen, f, device_sums), rows_of(chosen, f, cause_sums)
+        rows = rows_of if by else plain_rows
+        times, causes = rows(chosen, f, device_sums), rows(chosen, f, cause_sums)
     found: Groups = defaultdict(TimelineSum)
     plain = not by and only is None
     for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in (
@@ -83,7 +84,7 @@ def whole(connection: Connection, f: Filter) -> Sequence[Any]:
     """Span, busy and exposed times of all devices, each sampled and estimated, as one row; no row without windows."""
 
     def find() -> Sequence[Any]:
-        return connection.execute(_busy(rows_of(plan(connection, f), f, device_sums), ())).all()
+        return connection.execute(_busy(plain_rows(plan(connection, f), f, device_sums), ())).all()
 
     return once(connection, f, "whole", find)
 
