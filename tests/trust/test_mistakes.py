@@ -189,6 +189,7 @@ def test_doctor_counts_the_days(site, tokens, monkeypatch):
     """Of our CA and certificate and of the store's; soon is a warning, over is a failure."""
     from roofwatch.cli import doctor_trust  # noqa: PLC0415 - one case
 
+    site.certify("server", "localhost", "127.0.0.1", "--name", "store", "--renew")
     monkeypatch.setenv("ROOFWATCH_TLS_CA", str(site.certs / "ca.pem"))
     status, detail, advice = doctor_trust.found(tokens.address, "/nowhere/agent.sock")
     assert (status, advice) == ("ok", None)

@@ -8,7 +8,7 @@ from roofwatch.agent.log import Log
 from roofwatch.model.errors import UsageError
 from roofwatch.proto.trust import Material, Trust
 
-LOOK_S = 2.0
+LOOK_S = 1.0
 
 
 class Credentials:

@@ -128,8 +128,11 @@ class Uplink:
             if self._counters.uplink["acks"] > committed:
                 pause = BACKOFF_LEAST_S
             self._counters.uplink["disconnects"] += 1
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(BACKOFF_MOST_S, pause * 2)
+            try:  # new credentials may be what was missing
+                await asyncio.wait_for(self._credentials.changed(), pause * random.uniform(0.5, 1.0))
+                pause = BACKOFF_LEAST_S
+            except TimeoutError:
+                pause = min(BACKOFF_MOST_S, pause * 2)
 
     async def _tell(self, error: Exception) -> None:
         """Log why a stream ended; what somebody has to put right is said once, until it is."""
