@@ -13,7 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -24,6 +25,7 @@ from postgres_server import running_postgres
 
 from roofwatch.store import database
 
+KEPT = Path(__file__).resolve().parent.parent / "build" / "bench"
 LIMITS = {"SQLite": 55.0, "Postgres": 105.0}  # bytes a fact
 RAW = (
     "windows", "kernel_blocks", "window_devices", "window_drops", "idle_causes", "collectives", "graphs", "segments",
@@ -68,21 +70,29 @@ def sizes(url: str, statement: str) -> tuple[int, dict[str, int]]:
     return facts, found
 
 
+@contextmanager
+def stores(rounds: int) -> Iterator[tuple[str, str]]:
+    """The URLs of both: kept from one run to the next where they are of the whole day."""
+    if rounds == _fleet_day.ROUNDS:
+        with _fleet_day.postgres_day(KEPT) as server:
+            yield f"sqlite:///{_fleet_day.sqlite_day(KEPT)}", server.url("day")
+        return
+    _fleet_day.ROUNDS = rounds
+    with tempfile.TemporaryDirectory(prefix="roofwatch-size-") as folder, running_postgres() as server:
+        server.run("CREATE DATABASE size")
+        urls = f"sqlite:///{folder}/size.db", server.url("size")
+        for url in urls:
+            _fleet_day.build(url)
+        yield urls
+
+
 def main() -> int:
-    """Build both and measure them."""
+    """Measure both."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=_fleet_day.ROUNDS, help="windows of each process (default: all)")
-    _fleet_day.ROUNDS = parser.parse_args().rounds
-    within = True
-    with tempfile.TemporaryDirectory(prefix="roofwatch-size-") as folder:
-        url = f"sqlite:///{folder}/size.db"
-        _fleet_day.build(url)
-        within &= told("SQLite", *sizes(url, _SQLITE))
-    with running_postgres() as server:
-        server.run("CREATE DATABASE size")
-        _fleet_day.build(server.url("size"))
-        server.run("VACUUM", "size")
-        within &= told("Postgres", *sizes(server.url("size"), _POSTGRES))
+    with stores(parser.parse_args().rounds) as (sqlite, postgres):
+        within = told("SQLite", *sizes(sqlite, _SQLITE))
+        within = told("Postgres", *sizes(postgres, _POSTGRES)) and within
     return 0 if within else 1
 
 

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from store_builders import GEMM, process_of, stat, window_of
 from test_retention import SHORT, count, store, total
 
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Trigger, Window
 from roofwatch.store import checks, database, postgres_partitions, rollup, schema
 from roofwatch.store.config import Keep
@@ -305,3 +306,19 @@ def test_a_question_of_an_hour_looks_into_its_day(
         assert ("Seq Scan", "windows_20270116") not in plan
     for plan in of_kernels if node else ():
         assert ("Index Scan", "kernel_blocks_20270116") in plan
+
+
+def test_who_only_reads_needs_no_right_to_partitions(db: Database, postgres: Postgres, name: str) -> None:
+    """SELECT on the tables is enough, also for the partitions of days that come later."""
+    postgres.run("DROP ROLE IF EXISTS reader")
+    postgres.run("CREATE ROLE reader LOGIN PASSWORD 'r'")
+    for table in (*schema.metadata.tables, "alembic_version"):
+        postgres.run(f"GRANT SELECT ON {table} TO reader", name)
+    store(db, [at("a", 0), at("b", 7 * DAY_NS)], 1)
+    reader = database.open(postgres.url(name, "reader", "r"), migrate=False)
+    for query in ("top", "windows", "records", "timeline"):
+        assert Queries(reader).run(query, Filter()) == Queries(db).run(query, Filter())
+    with pytest.raises(RoofwatchError, match="permission denied"), database.telling("postgresql"), reader.write() as on:
+        postgres_partitions.make(on, 20_000)
+    reader.close()
+    postgres.run("DROP OWNED BY reader", name)
