@@ -22,7 +22,7 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.queries import Queries
-from roofwatch.store.retention import Upkeep, prune_all
+from roofwatch.store.retention import Believed, Upkeep, prune, prune_all
 from roofwatch.store.unpack import Unpacker
 
 SECONDS = 10**9
@@ -195,3 +195,41 @@ def test_a_segment_that_is_forgotten_is_still_no_new_one(db: Database) -> None:
     assert (found.segments, count(db, schema.segments), count(db, schema.windows)) == (2, 1, 1)
     assert load(2, 3, 1) == [pb.DUPLICATE, pb.STORED, pb.DUPLICATE]  # the third was never sent
     assert total(db, Filter())[0] == 40
+
+
+def test_a_clock_that_jumps_ahead_is_believed_a_day_later() -> None:
+    """Years ahead: not now, but once it stood so for a day. Back, or a little ahead: at once."""
+    second, hour = 10**9, HOUR_NS
+    told = Believed(1000 * second)  # the clock, where the one that cannot be set is 0
+    assert told.time_ns(1010 * second, 10.0) == 1010 * second
+    assert told.time_ns(1020 * second + hour, 20.0) == 1020 * second + hour  # an hour: believed
+    ahead = 2 * 365 * DAY_NS
+    assert told.time_ns(1030 * second + hour + ahead, 30.0) == 1030 * second + hour
+    assert told.time_ns(1040 * second + hour, 40.0) == 1040 * second + hour  # it was set right
+    assert told.time_ns(1050 * second + hour + ahead, 50.0) == 1050 * second + hour
+    day = 86_400 * second
+    assert told.time_ns(1049 * second + hour + ahead + day, 86_449.0) == 1049 * second + hour + day
+    assert told.time_ns(1051 * second + hour + ahead + day, 86_451.0) == 1051 * second + hour + ahead + day
+    assert told.time_ns(5 * second, 86_452.0) == 5 * second  # back to 1970
+
+
+def test_segments_of_a_clock_that_was_ahead(db: Database) -> None:
+    """One that was received years ahead makes no other old: their numbers stay, and a repetition is one."""
+    now = [BEGIN_NS]
+    loader = Loader(now_ns=lambda: now[0])
+
+    def load(number: int) -> int:
+        unpacked = Unpacker().unpack(segment_of([at(f"w{number}", number * 1000)], number))
+        with db.write() as connection:
+            [outcome] = loader.load(connection, [unpacked])
+        loader.commit()
+        return outcome.status
+
+    assert load(1) == pb.STORED
+    now[0] += 2 * 365 * DAY_NS
+    assert load(2) == pb.STORED
+    now[0] = BEGIN_NS + 1000
+    with db.write() as connection:
+        prune(connection, now[0], Keep())
+    assert count(db, schema.segments) == 2
+    assert [load(1), load(2), load(3)] == [pb.DUPLICATE, pb.DUPLICATE, pb.STORED]

@@ -38,6 +38,8 @@ AT_ONCE = 32  # pieces in one transaction: some 2,000 windows, about 0.1 s
 SEGMENTS_S = 30 * DAY_S  # longer than any agent keeps a segment that it has not sent
 EVERY_S = 30.0  # between two looks at whether there is something to do…
 AGAIN_S = 1.0  # …and while there is
+JUMP_NS = 3600 * SECOND_NS  # ahead: the clock was set, or the machine slept…
+DOUBTED_S = 86_400.0  # …and what that makes old goes only once it has stood so for a day
 _log = logging.getLogger(__name__)
 
 _PARTS = (kernel_blocks, collectives, graphs)  # of a window: what goes first…
@@ -90,7 +92,7 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     for bucket, process in oldest:
         _drop_pieces(connection, DAY_S, bucket, process)
     found.hours_of_kernels, found.days_of_hours, found.days = len(hours), len(days), len(oldest)
-    found.segments = _drop_segments(connection, max(keep.hourly_s, SEGMENTS_S) * SECOND_NS, most)
+    found.segments = _drop_segments(connection, now_ns, max(keep.hourly_s, SEGMENTS_S) * SECOND_NS, most)
     return found
 
 
@@ -152,11 +154,12 @@ def _mark(connection: Connection, grain: int, bucket: int, process: int) -> None
     connection.execute(update(rollups).where(*mine).values(finer=False))
 
 
-def _drop_segments(connection: Connection, age_ns: int, most: int) -> int:
-    """Numbers of segments so much older than the newest that no agent sends them again."""
+def _drop_segments(connection: Connection, now_ns: int, age_ns: int, most: int) -> int:
+    """Numbers of segments so much older than the newest, and than now, that no agent sends them again."""
     s, d = segments.c, agent_drops.c
-    newest = select(func.max(s.received_unix_ns)).scalar_subquery()
-    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < newest - min(age_ns, MOST)).limit(most * 100)
+    newest = connection.execute(select(func.max(s.received_unix_ns))).scalar() or 0
+    before = min(int(newest), now_ns) - min(age_ns, MOST)  # one received while the clock was ahead ages no other
+    query = select(s.agent_id, s.sequence).where(s.received_unix_ns < before).limit(most * 100)
     old = connection.execute(query).all()
     newest_of: dict[int, int] = {}
     for agent, sequence in old:
@@ -171,6 +174,33 @@ def _drop_segments(connection: Connection, age_ns: int, most: int) -> int:
 
 
 @dataclass(slots=True)
+class Believed:
+    """The time by which things are old: a clock that jumps ahead is believed a day later, so that somebody can set it.
+
+    Agents on the store's own machine share its clock, so the newest window tells nothing against it.
+    """
+
+    offset_ns: int  # of the clock, to one that cannot be set
+    since_s: float | None = None  # by that one: when the clock jumped ahead, None where it did not
+
+    def time_ns(self, now_ns: int, steady_s: float) -> int:
+        """What time it is."""
+        steady_ns = int(steady_s * SECOND_NS)
+        offset = now_ns - steady_ns
+        if offset <= self.offset_ns + JUMP_NS:
+            self.since_s = None
+        elif self.since_s is None:
+            self.since_s = steady_s
+            hours = (offset - self.offset_ns) / JUMP_NS
+            _log.warning("the clock jumped ahead by %.1f hours: what that makes old is kept for another day", hours)
+        elif steady_s >= self.since_s + DOUBTED_S:
+            self.since_s = None
+        if self.since_s is None:
+            self.offset_ns = offset
+        return steady_ns + self.offset_ns
+
+
+@dataclass(slots=True)
 class Upkeep:
     """What a store does beside ingest, on the writer's thread: sums up what is over and removes what is old."""
 
@@ -181,10 +211,12 @@ class Upkeep:
     due_s: float = 0.0  # by the clock
     failed: str = ""
     broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
+    believed: Believed = field(init=False)
 
     def __post_init__(self) -> None:
         """Let a store that starts answer first."""
         self.due_s = self.clock() + EVERY_S
+        self.believed = Believed(self.now_ns() - int(self.clock() * SECOND_NS))
 
     def wait_s(self) -> float:
         """How long until there may be something to do."""
@@ -198,7 +230,8 @@ class Upkeep:
         try:
             with telling(self.database.url), self.database.write() as connection:
                 more = rollup.sweep(connection, self.now_ns(), self.broken) > 0
-                reference = _reference(connection, self.now_ns())
+                now = self.believed.time_ns(self.now_ns(), self.clock())
+                reference = _reference(connection, now)
                 more = not prune(connection, reference, self.keep).nothing or more
             if self.database.on_postgres and not more:
                 more = postgres_retention.tidy(self.database, self.now_ns(), reference, self.keep, self.broken)[1]
