@@ -14,6 +14,7 @@ from roofwatch.store.ingest import Writer
 
 sys.path.insert(0, str(Path(__file__).parent))  # store_builders; the import mode leaves the path alone
 
+from clickhouse_server import ClickHouse, running_clickhouse
 from postgres_server import Postgres, running_postgres
 from store_builders import RunningStore, running_store
 
@@ -22,6 +23,13 @@ from store_builders import RunningStore, running_store
 def postgres() -> Iterator[Postgres]:
     """A real Postgres, started once."""
     with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def clickhouse() -> Iterator[ClickHouse]:
+    """A real ClickHouse engine, started once."""
+    with running_clickhouse() as server:
         yield server
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -253,7 +253,7 @@ def open_file(file: Path) -> Journal:
         for text in _DDL:
             connection.exec_driver_sql(text)
         connection.exec_driver_sql("INSERT INTO meta VALUES ('name', ?) ON CONFLICT DO NOTHING", (os.urandom(8).hex(),))
-        found: Mapping[str, Any] = dict(connection.exec_driver_sql("SELECT key, value FROM meta").tuples().all())
-    journal.meta = dict(found)
+        found = {key: value for key, value in connection.exec_driver_sql("SELECT key, value FROM meta")}  # noqa: C416 - rows
+    journal.meta = found
     journal.size = journal.waiting()[2]
     return journal
