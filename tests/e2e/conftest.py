@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import in_process
 import pytest
 
 PROGRAM = (sys.executable, "-m", "roofwatch.cli.main")
@@ -107,20 +108,18 @@ class Node:
 
     def ask(self, query: str, *arguments: str, allowed: tuple[int, ...] = (0,)) -> dict[str, Any] | None:
         """The answer of a reading command, None where it exits otherwise."""
-        done = subprocess.run(
-            [*PROGRAM, query, "--store", self.address, "--since", "all", "--format", "json", *arguments],
-            capture_output=True, text=True, timeout=60, check=False, env=self.env,
-        )  # fmt: skip
+        done = self._asked(query, "--format", "json", *arguments)
         return json.loads(done.stdout) if done.returncode in allowed else None
 
     def read(self, query: str, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
         """What a reading command writes for people."""
-        done = subprocess.run(
-            [*PROGRAM, query, "--store", self.address, "--since", "all", *arguments],
-            capture_output=True, text=True, timeout=60, check=False, env=self.env,
-        )  # fmt: skip
+        done = self._asked(query, *arguments)
         assert done.returncode in allowed, done.stderr
         return done.stdout
+
+    def _asked(self, query: str, *arguments: str) -> in_process.Done:
+        # In this process: to wait for windows is to ask often, and the start of a program takes a second of the jobs'.
+        return in_process.call(query, "--store", self.address, "--since", "all", *arguments, env=self.env)
 
     def wait_for_windows(self, number: int, limit_s: float = 40.0) -> None:
         """Until that many are in the store."""
