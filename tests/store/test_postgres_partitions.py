@@ -17,7 +17,7 @@ from test_retention import SHORT, count, store, total
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Trigger, Window
-from roofwatch.store import checks, database, postgres_partitions, rollup, schema
+from roofwatch.store import checks, database, postgres_partitions, postgres_retention, rollup, schema
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import SHARED, day_of
@@ -182,18 +182,23 @@ def test_old_days_are_dropped_and_nothing_is_deleted(db: Database, postgres: Pos
     assert total(db, Filter(BEGIN_NS, BEGIN_NS + 2 * DAY_NS)) == (300, [])
 
 
-def test_what_must_stay_is_moved_out_of_a_day(db: Database, postgres: Postgres, name: str) -> None:
+@pytest.mark.parametrize("together", [500, 1])
+def test_what_must_stay_is_moved_out_of_a_day(
+    db: Database, postgres: Postgres, name: str, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
     """A process's hour with an imported window keeps all its windows and kernels; its day goes nevertheless."""
+    monkeypatch.setattr(postgres_retention, "AT_ONCE", together)
+    more = [kind(f"{kind.__name__}{i}", i * HOUR_NS) for i in (4, 5) for kind in (at, imported)]
     other = process_of("b", 2)
-    store(db, [at("mixed", 5), imported("file", 6), at("gone", 7, process=other)], 1)
+    store(db, [at("mixed", 5), imported("file", 6), at("gone", 7, process=other), *more], 1)
     prune_all(db, BEGIN_NS + 9 * DAY_NS, SHORT)
     for table in ("windows", "kernel_blocks", "window_devices"):
         assert "20270115" not in partitions(postgres, name, table)
-        assert days_of(postgres, name, table) == {"shared": 2}
+        assert days_of(postgres, name, table) == {"shared": 6}
     own = f"{rollup.bucket_of(BEGIN_NS, 3600)}"
     assert postgres.run(f"SELECT count(*) FROM rollups WHERE finer AND bucket_unix_ns = {own}", name) == [(2,)]  # noqa: S608
     with raw_only():
-        assert total(db, Filter())[0] == 20
+        assert total(db, Filter())[0] == 60
 
 
 def test_a_sum_that_cannot_be_made_keeps_its_windows(db: Database, postgres: Postgres, name: str) -> None:

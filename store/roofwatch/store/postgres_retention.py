@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, select, update
 from sqlalchemy.exc import DBAPIError
 
 from roofwatch.model.record import Trigger
@@ -81,41 +81,44 @@ def _within(column: ColumnElement[int], day: int) -> ColumnElement[bool]:
 
 def _moved(connection: Connection, day: int, grain: int, broken: Collection[Piece]) -> int | None:
     """Move windows that must stay from a day to the shared partition; how many, None where the day must wait."""
-    r, w = rollups.c, windows.c
-    query = select(r.bucket_unix_ns, r.process_id, r.stale).where(
-        r.grain == grain, r.finer, _within(r.bucket_unix_ns, day)
-    )
-    staying = connection.execute(query.limit(AT_ONCE + 1)).all()
-    if not staying:
-        return 0
-    imported = _imported(connection, day, grain)
-    for bucket, process, stale in staying:
-        if (bucket, process) not in imported and not (stale and (grain, bucket, process) in broken):
-            return None
-    of = or_(
-        *(
-            and_(w.process_id == process, w.start_unix_ns.between(bucket, bucket + grain * SECOND_NS - 1))
-            for bucket, process, _ in staying[:AT_ONCE]
-        )
-    )
-    numbers = connection.scalars(
-        select(w.id).where(w.id >= first_number(day), w.id < first_number(day + 1), of).limit(AT_ONCE)
-    ).all()
-    for name, key in partitions.PARTITIONED.items() if numbers else ():
-        column = metadata.tables[name].c[key]
-        own = and_(column >= first_number(day), column < first_number(day + 1), column.in_(numbers))
-        connection.execute(update(metadata.tables[name]).where(own).values({key: column.op("&")(SHARED - 1)}))
-    return len(numbers)
+    r = rollups.c
+    kept = (r.grain == grain, r.finer, _within(r.bucket_unix_ns, day))
+    own = select(r.bucket_unix_ns, r.process_id).where(*kept)
+    stale = connection.execute(own.where(r.stale).limit(len(broken) + 1)).all()
+    if any((grain, bucket, process) not in broken for bucket, process in stale):
+        return None  # it is still to be summed up
+    if connection.execute(own.where(~r.stale, ~_imported(grain).exists()).limit(1)).first() is not None:
+        return None  # its kernels are still to be told gone
+    staying = [(bucket, process) for bucket, process in connection.execute(own)]
+    for at in range(0, len(staying), AT_ONCE):
+        numbers = _numbers(connection, day, grain, set(staying[at : at + AT_ONCE]))[:AT_ONCE]
+        for name, key in partitions.PARTITIONED.items() if numbers else ():
+            column = metadata.tables[name].c[key]
+            where = (column >= first_number(day), column < first_number(day + 1), column.in_(numbers))
+            connection.execute(update(metadata.tables[name]).where(*where).values({key: column.op("&")(SHARED - 1)}))
+        if numbers:
+            return len(numbers)
+    return 0
 
 
-def _imported(connection: Connection, day: int, grain: int) -> set[tuple[int, int]]:
-    """The pieces of a day that hold windows imported from files."""
-    w = windows.c
-    bucket = w.start_unix_ns - w.start_unix_ns % (grain * SECOND_NS)
-    query = select(bucket, w.process_id).where(
-        w.id < SHARED, w.trigger == Trigger.IMPORTED, _within(w.start_unix_ns, day)
+def _numbers(connection: Connection, day: int, grain: int, pieces: Collection[tuple[int, int]]) -> list[int]:
+    """The windows of pieces that are in a day's partition."""
+    w, length = windows.c, grain * SECOND_NS
+    query = select(w.id, w.start_unix_ns, w.process_id).where(
+        w.id >= first_number(day), w.id < first_number(day + 1), w.process_id.in_({process for _, process in pieces})
     )
-    return {(begin, process) for begin, process in connection.execute(query.distinct())}
+    return [i for i, start, process in connection.execute(query) if (start - start % length, process) in pieces]
+
+
+def _imported(grain: int) -> Select[tuple[int]]:
+    """The windows from files in a piece of ``rollups``."""
+    w, r = windows.c, rollups.c
+    return select(w.id).where(
+        w.id < SHARED,
+        w.trigger == Trigger.IMPORTED,
+        w.process_id == r.process_id,
+        w.start_unix_ns.between(r.bucket_unix_ns, r.bucket_unix_ns + grain * SECOND_NS - 1),
+    )
 
 
 def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, broken: Collection[Piece]) -> _Found:
