@@ -39,9 +39,32 @@ _own = threading.local()  # zstd's objects must not be shared between threads
 
 def pack(values: Ints) -> bytes:
     """A matrix or vector as a block."""
+    return _compressed(np.ascontiguousarray(_bytes_of(values.reshape(-1)).T))
+
+
+def pack_all(vectors: Sequence[Ints]) -> bytes:
+    """Vectors one after the other as the block of one vector; fast where their numbers have few bytes."""
+    planes = np.zeros((8, sum(map(len, vectors))), np.uint8)
+    at = 0
+    for vector in vectors:
+        end = at + len(vector)
+        highest = int(np.bitwise_or.reduce(vector))
+        used = 8 if highest < 0 else (highest.bit_length() + 7) // 8
+        if used == 1:
+            planes[0, at:end] = vector
+        else:
+            planes[:used, at:end] = _bytes_of(vector)[:, :used].T
+        at = end
+    return _compressed(planes)
+
+
+def _bytes_of(vector: Ints) -> npt.NDArray[np.uint8]:
+    return vector.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)
+
+
+def _compressed(planes: npt.NDArray[np.uint8]) -> bytes:
     if not hasattr(_own, "compressor"):
         _own.compressor = zstandard.ZstdCompressor(level=LEVEL)
-    planes = np.ascontiguousarray(values.astype("<i8", copy=False).reshape(-1).view(np.uint8).reshape(-1, 8).T)
     packed: bytes = _own.compressor.compress(planes)
     return packed
 

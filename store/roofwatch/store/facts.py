@@ -19,13 +19,12 @@ from roofwatch.store.histograms import BUCKETS, Histograms
 from roofwatch.store.schema import EVIDENCE_CODES, NO_KERNELS
 
 Floats = npt.NDArray[np.float64]
-_LIMITS = {
+_LIMITS = {  # of what is stored as it comes; these columns follow each other in FACT
     **dict.fromkeys(("total_ns", "min_ns", "max_ns", "step_ns"), MAX_NS),
     **dict.fromkeys(("calls", "step_calls"), MAX_COUNT),
-    **dict.fromkeys(("histogram_low", "histogram_length"), BUCKETS),
 }
-_NUMBERS = (*_LIMITS, "device", "bound", "evidence")
-_PLAIN = ("total_ns", "min_ns", "max_ns", "step_ns", "calls", "step_calls", "device")  # stored as they come
+_PLAIN = slice(FACT.index("total_ns"), FACT.index("step_calls") + 1)
+_NUMBERS = (*_LIMITS, "device", "bound", "evidence", "histogram_low", "histogram_length")
 _AT = {name: i for i, name in enumerate(FACT)}
 _MARKS = 1 << 18  # places of keys that are marked one by one; more are sorted
 
@@ -76,13 +75,18 @@ def of_segment(windows: Sequence[Any], dictionary: Resolved) -> tuple[list[Facts
     told = wire.columns({name: [getattr(k, name) for k in kernels] for name in _NUMBERS}, counts)
     if len(places) and int(places.max()) >= len(dictionary.ids):
         fail(f"signature: {places.max()} is out of range")
-    for name, limit in _LIMITS.items():
-        _limited(name, told[name], limit)
+    for name in ("histogram_low", "histogram_length"):
+        _limited(name, told[name], BUCKETS)
     rows = _rows(windows, counts, told["device"], dictionary)
     columns = np.empty((len(FACT), len(places)), np.int64)
     columns[_AT["signature_id"]] = dictionary.ids[places]
-    for name in _PLAIN:
+    columns[_AT["device"]] = told["device"]
+    for name in _LIMITS:
         columns[_AT[name]] = told[name]
+    if len(places):
+        for name, most in zip(_LIMITS, columns[_PLAIN].max(axis=1).tolist(), strict=True):
+            if most >= _LIMITS[name]:
+                fail(f"{name}: {most} is out of range")
     _codes(columns, kernels, counts, told, dictionary)
     _check_once(places, columns[_AT["evidence"]], rows, len(dictionary.ids))
     columns[_AT["first"]] = _first(dictionary.names[places], columns[_AT["bound"]], rows, dictionary.strings)

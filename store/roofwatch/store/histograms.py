@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from roofwatch.model.histogram import Histogram
-from roofwatch.store.blocks import Bools, Ints, pack, planes_of, unpack, whole
+from roofwatch.store.blocks import Bools, Ints, pack_all, planes_of, unpack, whole
 
 BUCKETS = 1200  # γ^1200 ns is more than the universe's age; also a guard against hostile lengths
 
@@ -27,7 +27,7 @@ class Histograms:
 
     def pack(self) -> bytes:
         """As a block; how many rows it has is told beside it."""
-        return pack(np.concatenate((self.lows, self.lengths, self.counts)))
+        return pack_all((self.lows, self.lengths, self.counts))
 
     @staticmethod
     def unpack(block: bytes, rows: int) -> Histograms:

@@ -96,7 +96,7 @@ def counted(name: str, parts: Sequence[bytes]) -> tuple[Ints, list[int]]:
     buffer = b"".join(parts)
     octets = np.frombuffer(buffer, np.uint8)
     lengths = [len(part) for part in parts]
-    if not buffer or int(octets.max()) < 0x80:
+    if buffer.isascii():  # each number is a byte
         return octets.astype(np.int64), lengths
     numbers, ends = _numbers(buffer, octets)
     bounds = np.cumsum(lengths)
@@ -116,9 +116,9 @@ def columns(parts: dict[str, Sequence[bytes]], counts: list[int]) -> dict[str, I
     for name, of in parts.items():
         if any(len(part) > MOST * count for part, count in zip(of, counts, strict=True)):
             fail(f"kernel columns of unequal lengths: {name}")
-        octets = np.frombuffer(b"".join(of), np.uint8)
-        if [len(part) for part in of] == counts and int(octets.max(initial=0)) < 0x80:
-            found[name] = octets.astype(np.int64)
+        buffer = b"".join(of)
+        if buffer.isascii() and [len(part) for part in of] == counts:
+            found[name] = np.frombuffer(buffer, np.uint8).astype(np.int64)
         else:
             long[name] = of
     if long:
