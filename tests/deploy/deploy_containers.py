@@ -17,7 +17,7 @@ from typing import Any
 from deploy_files import ROOT
 
 ENTRYPOINT = ROOT / "deploy" / "image" / "entrypoint.sh"
-PORTS = ("5432", "7431", "9431", "9432", "9090")
+PORTS = ("5432", "8123", "7431", "9431", "9432", "9090")
 _ADDRESS = re.compile(rf"\b(?:[a-z][\w-]*|0\.0\.0\.0|127\.0\.0\.1):({'|'.join(PORTS)})\b")
 
 
@@ -35,7 +35,7 @@ class Machine:
     services: Mapping[str, Any]
     folder: Path
     secrets: Path
-    ports: Mapping[str, int] = field(default_factory=lambda: {port: free_port() for port in PORTS})
+    ports: dict[str, int] = field(default_factory=lambda: {port: free_port() for port in PORTS})
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def here(self, text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +27,12 @@ def read(name: str, **env: str) -> dict[str, Any]:
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def image_check(name: str) -> list[str]:
+    """The HEALTHCHECK of a stage."""
+    stage = (ROOT / "Dockerfile").read_text().partition(f" AS {name}\n")[2].partition("\nFROM ")[0]
+    found = re.search(r"HEALTHCHECK .*\\\n  CMD (\[.*\])", stage)
+    assert found is not None
+    words: list[str] = json.loads(found[1])
+    return words

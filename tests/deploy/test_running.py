@@ -24,7 +24,7 @@ import promql_parser
 import pytest
 import yaml
 from deploy_containers import Machine, until
-from deploy_files import ROOT, read
+from deploy_files import ROOT, image_check, read
 from postgres_server import NOBODY, Postgres, binaries
 
 pytestmark = [pytest.mark.slow]
@@ -122,15 +122,6 @@ def pg_isready(server: Database) -> list[str]:
     """The service's health check with the port that is not the usual one here."""
     program, *words = server.machine.services["postgres"]["healthcheck"]["test"][1:]
     return [str(server.programs / program), *words, f"--port={server.port}"]
-
-
-def image_check(name: str) -> list[str]:
-    """The HEALTHCHECK of a stage."""
-    stage = (ROOT / "Dockerfile").read_text().partition(f" AS {name}\n")[2].partition("\nFROM ")[0]
-    found = re.search(r"HEALTHCHECK .*\\\n  CMD (\[.*\])", stage)
-    assert found is not None
-    words: list[str] = json.loads(found[1])
-    return words
 
 
 def metrics(machine: Machine, port: str) -> dict[str, set[str]]:
