@@ -75,6 +75,10 @@ FUZZ_SECONDS ?= 300
 fuzz: $(READY) ## feed broken traces, messages and segments to what reads them (5 minutes each)
 	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --keep build
 
+.PHONY: trouble
+trouble: $(READY) ## kill stores and Postgres 45 times, full disks, clocks that jump: the long form of tests/trouble
+	ROOFWATCH_TROUBLE=long $(BIN)/python -m pytest -s --timeout 1200 tests/trouble $(PYTEST_ARGS)
+
 .PHONY: wheels
 wheels: $(READY) ## build both wheels into dist/
 	$(BIN)/python -m build --outdir dist .

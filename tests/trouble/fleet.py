@@ -28,7 +28,7 @@ from roofwatch.store import database, rollup
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import Queries
 
-DRAINED_S = 60.0
+DRAINED_S = 300.0  # where other work leaves us little of the machine
 FAR_NS = 4 * 10**18
 
 

@@ -92,8 +92,9 @@ def kernel_time(place: Place) -> dict[str, int]:
         opened.close()
 
 
-def test_sizes_that_lie(place: Place, start: Start) -> None:
+def test_sizes_that_lie(tmp_path: Path, start: Start) -> None:
     """Each is refused with its reason, at no cost of memory, while honest segments of the same stream are stored."""
+    place = Place(tmp_path / "store.db")
     store = start(place)
     messages: list[pb.AgentMessage | pb.SegmentEnvelope] = []
     for i, (made, _) in enumerate(HOSTILE):

@@ -21,7 +21,7 @@ Start = Callable[..., RunningStore]
 
 def fleet_of(long: bool, seconds: float) -> Fleet:
     """A few small agents, or many with windows as large as real ones."""
-    return Fleet(40, seconds, 1.0, 4, synthetic.windows(2)) if long else Fleet(10, seconds)
+    return Fleet(40, seconds, 2.0, 4, synthetic.windows(2)) if long else Fleet(10, seconds)
 
 
 def largest(store: RunningStore) -> int:
@@ -37,7 +37,7 @@ def left_behind(folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_killed_store_loses_and_repeats_nothing(tmp_path: Path, place: Place, start: Start, long: bool) -> None:
     """The store is killed at any moment, again and again; what was acknowledged by then is there, each time."""
-    kills = 20 if long else 3
+    kills = 20 if long else 3 if place.postgres is None else 2
     fleet, draw = fleet_of(long, kills * 1.8), random.Random(2)
     store = start(place)
     most = 0
@@ -62,7 +62,7 @@ def test_killed_postgres_loses_and_repeats_nothing(
     tmp_path: Path, postgres: Postgres, start: Start, long: bool
 ) -> None:
     """Every process of the server gets SIGKILL; it is started again, and the store goes on by itself."""
-    kills = 5 if long else 2
+    kills = 5 if long else 1
     fleet, draw = fleet_of(long, kills * 3.0), random.Random(3)
     place = Place(tmp_path / "none", postgres, postgres.create())
     store = start(place)
@@ -84,7 +84,7 @@ def test_killed_postgres_loses_and_repeats_nothing(
 @pytest.mark.slow
 def test_two_stores_on_one_database(tmp_path: Path, postgres: Postgres, start: Start, long: bool) -> None:
     """Half of the agents speak to each; the server is killed, then one store: all is there once."""
-    fleet = fleet_of(long, 6.0)
+    fleet = fleet_of(long, 4.0)
     place = Place(tmp_path / "none", postgres, postgres.create())
     stores = [start(place), start(place)]
     with fleet.sending(*(store.address for store in stores)):
