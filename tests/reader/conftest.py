@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 from collections.abc import Callable
@@ -76,3 +77,9 @@ def read_bytes(tmp_path: Path) -> Callable[..., RawProfile]:
 def read_trace(read_bytes: Callable[..., RawProfile]) -> Callable[..., RawProfile]:
     """Reads a ``Trace``."""
     return lambda trace, limits=None: read_bytes(trace.text(), limits)
+
+
+@pytest.fixture(scope="session")
+def sound(traces: Path) -> bytes:
+    """The text of a small real trace."""
+    return gzip.decompress((traces / "kineto" / "mi300_inductor_triton_min.json.gz").read_bytes())

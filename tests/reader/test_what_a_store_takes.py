@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 
 import pytest
 
+from roofwatch.collectors import registry
 from roofwatch.collectors.base import RawProfile, WindowContext
 from roofwatch.collectors.pipeline import window_of
 from roofwatch.model.record import Node, Process, Trigger, Window
@@ -175,3 +177,17 @@ def test_records(trace, read_trace, change):
     change(trace)
     window = stored(read_trace(trace))
     assert any(k.signature.kernel == "gemm" for k in window.kernels)
+
+
+def test_names_of_an_ascend_table_are_made_storable():
+    """NUL in the name of a kernel called twice: the name is readable, both calls are counted, the times stay."""
+    table = (
+        b"Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Block Dim,Input Shapes,Input Data Types\n"
+        + b'0,aclnnMm,Mat\0Mul,AI_CORE,"1700000000000.123",12.5,20,"""4,4;4,4""",FLOAT16;FLOAT16\n' * 2
+        + b'0,add,Add,AI_VECTOR_CORE,"1700000000100.123",2.5,20,"""4,4;4,4""",FLOAT16;FLOAT16\n'
+    )
+    window = stored(registry.read(io.BytesIO(table)))
+    assert {k.signature.kernel: (k.calls, k.total_ns) for k in window.kernels} == {
+        "Mat\N{REPLACEMENT CHARACTER}Mul": (2, 25_000), "Add": (1, 2_500),
+    }  # fmt: skip
+    assert window.ledger.dropped["changed_name"] == 2

@@ -9,6 +9,7 @@ from roofwatch.collectors import ascend_kernels
 from roofwatch.collectors.base import RawDevice, RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import normalize
+from roofwatch.collectors.storable import storable
 from roofwatch.model.devices import calibration_file, identify, merged_peaks, with_measured
 from roofwatch.model.record import Device, DeviceState, DeviceWindow, Ledger, Process, Vendor, Window
 
@@ -18,7 +19,7 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
 
     Measured peaks come from ``context.peaks_files``, without any from the user's own calibration file.
     """
-    raw = _of_registered(raw, context.devices)
+    raw = storable(_of_registered(raw, context.devices))
     steps = raw.steps if raw.steps is not None else context.steps
     if steps is None:
         raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
