@@ -35,7 +35,7 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 	    --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 --dest $(TORCH_NPU) torch-npu==2.13.0
 
 # Two at a time what hardly measures time; what takes windows of live jobs and what times them, one by one.
-COMPUTE := tests/agent tests/ascend tests/cli tests/compare tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/store tests/timeline tests/whatif
+COMPUTE := tests/agent tests/ascend tests/cli tests/compare tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/store tests/timeline tests/trust tests/whatif
 # Live too, but its jobs mostly wait for their own interpreters to start.
 SLOW_TO_START := tests/ascend_live
 .PHONY: test
