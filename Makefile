@@ -34,16 +34,16 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps \
 	    --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 --dest $(TORCH_NPU) torch-npu==2.13.0
 
-# Two at a time what hardly measures time; what takes windows of live jobs and what times them, one by one.
-COMPUTE := tests/agent tests/ascend tests/cli tests/compare tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/store tests/timeline tests/trust tests/whatif
-# Live too, but its jobs mostly wait for their own interpreters to start.
-SLOW_TO_START := tests/ascend_live
+# Two at a time what computes; what takes windows of live jobs that mostly wait for their own interpreters to start;
+# one by one what needs the machine: whole paths with several programs each, and stress.
+COMPUTE := tests/agent tests/ascend tests/cli tests/compare tests/fuzz tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/store tests/store_clickhouse tests/timeline tests/trouble tests/trust tests/whatif
+LIVE := tests/ascend_live tests/hook
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(COMPUTE) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(SLOW_TO_START) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTE) $(SLOW_TO_START)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(LIVE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTE) $(LIVE)) $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(READY) ## ruff, mypy, import-linter, generated code up to date
