@@ -1,0 +1,103 @@
+"""The tables of ClickHouse: versions, what is refused, and the statements for a cluster, read by its own parser."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from clickhouse_server import ClickHouse
+
+from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
+from roofwatch.store import database, schema
+from roofwatch.store.clickhouse import ddl, native
+from roofwatch.store.clickhouse.tables import LAYOUTS
+
+# A change of the tables is a new version, with the statements that bring the old ones there (ddl.CHANGES).
+PINNED = {1: "6a9596f154ae3913"}
+
+
+def test_tables_of_a_version_never_change() -> None:
+    """What version 1 made stays what version 1 made."""
+    text = "\n".join((*ddl.statements(), *ddl.statements("c")))
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == PINNED[ddl.VERSION]
+    assert set(ddl.CHANGES) == set(range(2, ddl.VERSION + 1))
+
+
+def test_every_column_of_the_schema_is_there(clickhouse: ClickHouse) -> None:
+    """What a query may name on one engine it may name on all; kernels are rows here, and only those are otherwise."""
+    name = clickhouse.create()
+    database.open(clickhouse.url(name)).close()
+    database.open(clickhouse.url(name)).close()  # a second time nothing is to be done
+    told = clickhouse.run(f"SELECT table, name, type FROM system.columns WHERE database = '{name}'")  # noqa: S608
+    there = {(table, column): kind for table, column, kind in told}
+    for table in schema.metadata.tables.values():
+        if table.name not in LAYOUTS:
+            assert table.name == "kernel_hours"  # for dashboards in SQL, which can group kernel_sums here
+            continue
+        for column in table.columns:
+            blob = table.name in {"kernel_blocks", "kernel_sums"} and column.name in {
+                "facts",
+                "sums",
+                "histograms",
+                "rows",
+            }
+            if blob and not (table.name == "kernel_blocks" and column.name == "rows"):
+                continue
+            kind = there[table.name, column.name]
+            assert ("Nullable" in kind) == bool(column.nullable), (table.name, column.name)
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_statements_for_a_cluster(clickhouse: ClickHouse, name: str) -> None:
+    """Each is read by ClickHouse's own parser as what it is meant to be; no cluster runs here."""
+    texts = list(ddl.create(name, LAYOUTS[name], "fleet"))
+    for text in texts:
+        assert "ON CLUSTER `fleet`" in text
+        read = "\n".join(line[0] for line in clickhouse.run(f"EXPLAIN AST {text}"))
+        assert read.startswith(("CreateQuery", "TableIdentifier")), read[:200]
+        engine = "Distributed" if "_local ENGINE = Distributed" in text else f"Replicated{LAYOUTS[name].engine}"
+        assert f"Function {engine}" in read
+    assert len(texts) == (2 if LAYOUTS[name].shard else 1)
+
+
+def test_what_is_not_ours_is_refused(clickhouse: ClickHouse) -> None:
+    """A newer version's tables, another program's, none at all, no such database, no server, no driver of that name."""
+    newer, foreign, empty = clickhouse.create(), clickhouse.create(), clickhouse.create()
+    database.open(clickhouse.url(newer)).close()
+    clickhouse.run("INSERT INTO roofwatch_versions (version, applied_unix_ns) VALUES (9000, 1)", newer)
+    clickhouse.run("CREATE TABLE cats (name String) ENGINE = MergeTree ORDER BY name", foreign)
+    for name, said, migrate in (
+        (newer, r"was written by a newer version of Roofwatch \(tables 9000, this one knows 1\): upgrade", True),
+        (foreign, "is not a Roofwatch database: check the URL", True),
+        (empty, "is not a Roofwatch database: check the URL", False),
+        ("nowhere", "failed: .*nowhere", True),
+    ):
+        with pytest.raises(RoofwatchError, match=said) as told:
+            database.open(clickhouse.url(name), migrate=migrate)
+        assert len(str(told.value).splitlines()) == 1
+    assert clickhouse.run(f"SELECT name FROM system.tables WHERE database = '{foreign}'") == [["cats"]]  # noqa: S608
+    with pytest.raises(UnreachableError, match="no ClickHouse answers") as away:
+        database.open("clickhousedb://u:hidden@127.0.0.1:1/d")
+    assert "hidden" not in str(away.value)
+    for url in ("clickhousedb+native://u@h:1/d", "clickhousedb://u@h:1", "clickhousedb:///d"):
+        with pytest.raises(UsageError):
+            database.open(url)
+    own = database.open(clickhouse.url(_made(clickhouse)))
+    with pytest.raises(RoofwatchError, match="is written by its store"):
+        own.write()
+    own.close()
+
+
+def _made(clickhouse: ClickHouse) -> str:
+    name = clickhouse.create()
+    database.open(clickhouse.url(name)).close()
+    return name
+
+
+def test_damaged_answers_are_told() -> None:
+    """Bytes that end too soon, and types that no question here gives."""
+    good = native.encode({"a": ("Int64", [1, 2])})
+    assert native.decode(good, ["a"])["a"].tolist() == [1, 2]
+    for bad in (good[:-1], good[:5], native.encode({"a": ("String", ["x"])})):
+        with pytest.raises(RoofwatchError, match="the answer of ClickHouse cannot be read"):
+            native.decode(bad, ["a"])
