@@ -115,7 +115,7 @@ def test_bench_is_complete(tmp_path: Path) -> None:
     assert (answer["coverage"]["device_time_ns"], answer["coverage"]["windows"]) == told
     assert 0 < found.share < 2
     assert min(found.node_s, found.raw_node_s, found.all_s, found.raw_all_s, found.ack_p99_s) > 0
-    assert len(render.benched(found)) == 10
+    assert len(render.benched(found)) == 11
     assert max(map(len, render.benched(found))) <= 80
 
 
