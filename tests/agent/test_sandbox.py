@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from roofwatch.agent import sandbox
+from roofwatch.model import devices
+from roofwatch.model.record import Peak, Peaks
 
 PROGRAM = Path(__file__).parent / "programs" / "confined.py"
 STILL = {"make a thread", "talk", "import", "read its memory", "tell the time"}
@@ -98,3 +101,31 @@ def test_neither_root_nor_a_home_may_be_read():
     """The folders named are the interpreter's and the system's libraries."""
     assert not {"/", "/root", "/home", "/etc", str(Path.home())} & set(sandbox.readable())
     assert any(Path(path).is_relative_to(sys.base_prefix) for path in sandbox.readable())
+
+
+MEASURED = """
+import sys
+from roofwatch.agent import sandbox
+from roofwatch.model import devices
+from roofwatch.model.record import Peak, Peaks
+from roofwatch.model import devices
+sandbox.confine()
+print("confined", flush=True)
+sys.stdin.readline()
+print(devices.load_peaks([devices.calibration_file()], "cpu/x/1"))
+"""
+
+
+def test_peaks_that_were_measured_are_read(tmp_path):
+    """Also those of a calibration that ended after the worker began: the file is then another one."""
+    key, file = "cpu/x/1", tmp_path / "roofwatch" / "peaks.json"
+    devices.save_peaks(file, key, Peaks({("fp32", "vector"): Peak(1e9, "measured")}, None))
+    command = [sys.executable, "-c", MEASURED]
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "confined\n"
+        newer = Peaks({("fp32", "vector"): Peak(2e9, "measured")}, None)
+        devices.save_peaks(file, key, newer)
+        told, _ = child.communicate("\n", timeout=30)
+    assert told.strip() == repr(newer)

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from roofwatch.model.devices import calibration_file
+
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 READ_FILE, READ_DIR, EXECUTE = 1 << 2, 1 << 3, 1 << 0  # execute: of a mapped library
@@ -62,8 +64,12 @@ def confine() -> tuple[str, ...]:
 
 
 def readable() -> list[str]:
-    """The interpreter, what is installed for it, and the system's libraries; never the root or a home as a whole."""
-    found = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *sys.path, *SYSTEM) if path}
+    """The interpreter, what is installed for it, the system's libraries, and the folder of measured peaks.
+
+    Never the root or a home as a whole. The folder, not its file: who measures again replaces the file.
+    """
+    peaks = str(calibration_file().parent)
+    found = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *sys.path, *SYSTEM, peaks) if path}
     wide = {"/", "/home", "/root", "/tmp", "/etc", "/var", str(Path.home())}  # noqa: S108 - never to be read
     return sorted(path for path in found - wide if Path(path).exists())
 
