@@ -246,7 +246,7 @@ class _Node:
         inside = (np.arange(WIDE) >= begin[:, None]) & (np.arange(WIDE) <= end[:, None])
         low = (GAMMA ** (lows - 0.5)).astype(np.int64)
         high = np.maximum((GAMMA ** (lows + end - begin - 0.5)).astype(np.int64), low)
-        total = np.clip((mean * calls).astype(np.int64), low * calls, high * calls)
+        total: Ints = np.clip((mean * calls).astype(np.int64), low * calls, high * calls)
         told = {
             "signature": chosen, "device": np.zeros_like(chosen), "calls": calls, "total_ns": total, "min_ns": low,
             "max_ns": high, "step_calls": calls, "step_ns": total, "histogram_low": lows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from roofwatch.store.sums import Sums, of_windows
 
 ROWS = "clickhousedb"  # the dialect whose kernels are rows, summed by the engine (clickhouse/gather.py)
 CHUNK = 64  # blocks in memory at once: what fits a processor's cache is read fastest
+AT_ONCE = 100_000  # rows of sums that wait to be added up: 10 MB, without histograms
 NAMED = 400  # hours or days in one statement
 _DEVICE = FACT.index("device")
 _DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
@@ -63,6 +64,15 @@ class Devices:
         if found == len(self.rows):
             self.rows.append(device)
         return found
+
+
+@dataclass(slots=True)
+class Models(Devices):
+    """Devices of one model, vendor and set of peaks are one."""
+
+    def key(self, device: OfDevice) -> Hashable:
+        """What is one device here."""
+        return (device.vendor, device.model, device.peaks_id)
 
 
 @dataclass(slots=True)
@@ -126,11 +136,10 @@ def from_windows(
         .join(kernel_blocks, b.window_id == windows.c.id)
         .where(*where, *same_days(where, b.window_id))
     )
-    parts = [
-        _of_blocks([row for row in rows if row[0] in places.begins], places, wanted, histograms=histograms).reduced()
+    return _added(
+        _of_blocks([row for row in rows if row[0] in places.begins], places, wanted, histograms=histograms)
         for rows in connection.execute(query).partitions(CHUNK)
-    ]
-    return Sums.joined(parts).reduced()
+    )
 
 
 def each_window(
@@ -243,11 +252,22 @@ def _blocks(*, histograms: bool) -> tuple[Any, ...]:
 def _summed(
     connection: Connection, query: Any, known: Devices, wanted: Collection[int] | None, *, histograms: bool
 ) -> Sums:
-    parts = [
-        _of_sums(rows, known, wanted, histograms=histograms).reduced()
-        for rows in connection.execute(query).partitions(CHUNK)
-    ]
-    return Sums.joined(parts).reduced()
+    return _added(
+        _of_sums(rows, known, wanted, histograms=histograms) for rows in connection.execute(query).partitions(CHUNK)
+    )
+
+
+def _added(parts: Iterable[Sums]) -> Sums:
+    """All parts, reduced as they come: of any number no more is in memory than what is told apart, and AT_ONCE rows."""
+    held: list[Sums] = []
+    rows = 0
+    for part in parts:
+        held.append(part.reduced())
+        rows += len(held[-1])
+        if rows > AT_ONCE:
+            held = [Sums.joined(held).reduced()]
+            rows = len(held[0]) // 2  # what stays is not joined again and again
+    return Sums.joined(held).reduced()
 
 
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:

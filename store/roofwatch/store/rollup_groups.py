@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from roofwatch.store import bulk
 from roofwatch.store.blocks import pack
-from roofwatch.store.gather import Devices, OfDevice, from_groups, from_pieces
+from roofwatch.store.gather import Devices, Models, OfDevice, from_groups, from_pieces
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.schema import kernel_sums, processes, rollups
 from roofwatch.store.sums import Sums
@@ -34,16 +34,12 @@ _NAMES = ("grain", "bucket_unix_ns", "process_id", "device_id", "rows", "sums", 
 
 
 @dataclass(slots=True)
-class _Models(Devices):
-    """Devices of one model, vendor and set of peaks are one: the least of them."""
-
-    def key(self, device: OfDevice) -> Hashable:
-        """What is one device here."""
-        return (device.vendor, device.model, device.peaks_id)
+class _Models(Models):
+    """The least device stands for all of its model."""
 
     def number(self, device: OfDevice) -> int:
         """The number of a device."""
-        found = Devices.number(self, device)
+        found = Models.number(self, device)
         if device.id < self.rows[found].id:
             self.rows[found] = device
         return found

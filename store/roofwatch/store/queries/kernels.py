@@ -16,7 +16,7 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Vendor
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import Devices, OfDevice, from_groups, from_pieces, from_windows
+from roofwatch.store.gather import Devices, Models, OfDevice, from_groups, from_pieces, from_windows
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
 from roofwatch.store.queries.groups import grouped
@@ -100,13 +100,13 @@ def gathered(
     where: Conditions = (),
     known: Devices | None = None,
 ) -> tuple[Sums, list[OfDevice]]:
-    """The kernels of a filter, one row a device, signature, bound and evidence; of ``wanted`` signatures only.
+    """The kernels of a filter, one row a device model, signature, bound and evidence; of ``wanted`` signatures only.
 
     ``where`` limits the windows further (columns of ``windows``): then they are read one by one. ``known`` says what is
-    one device; unless that is by process, hours and days may come from sums of a node or of the fleet, whose devices
-    stand for all of their model, vendor and peaks.
+    one device, else its model, vendor and peaks do. Unless that is by process, hours and days may come from sums of a
+    node or of the fleet, whose devices stand for all of their model, vendor and peaks.
     """
-    chosen, known = windows_only(f) if where else plan(connection, f), known or Devices()
+    chosen, known = windows_only(f) if where else plan(connection, f), known or Models()
     parts = []
     if chosen.has_windows:
         own = [chosen.windows, *owners(f), *device_sets_of(f, windows.c.devices_id), *where]
