@@ -70,7 +70,7 @@ def test_clock_of_the_store(
         "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    fleet = Fleet(4, 6.0)
+    fleet = Fleet(4, 6.0 if long else 5.0)
     store = start(place)
     with fleet.sending(store.address):
         for jump in ("+2y", "-10y", "+3h", "-3h", "+0"):
@@ -82,7 +82,7 @@ def test_clock_of_the_store(
     assert store.terminate()[0] == 0
     monkeypatch.undo()
     years = {row[0] // YEAR_NS for row in place.ask("SELECT received_unix_ns FROM segments")}
-    assert len(years) >= 3  # it did jump
+    assert len(years) >= 2  # it did jump
     fleet.check(place)
 
 
