@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Window
-from roofwatch.proto import decode, encode
+from roofwatch.proto import decode, encode, weight
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 SEGMENT_SCHEMA = 1
@@ -76,7 +76,7 @@ def raw(envelope: pb.SegmentEnvelope) -> bytes:
     """The bytes of an envelope's segment.
 
     Raises:
-        WireError: checksum or size is wrong.
+        WireError: checksum or size is wrong, or it would take too much memory.
     """
     if zlib.crc32(envelope.payload) != envelope.crc32:
         raise WireError("damaged segment: the checksum does not fit the payload")
@@ -86,12 +86,26 @@ def raw(envelope: pb.SegmentEnvelope) -> bytes:
         announced = zstandard.get_frame_parameters(envelope.payload).content_size
         if announced > MAX_SEGMENT_BYTES:  # zstd allocates what the frame says, whatever the limit below
             raise WireError(f"damaged segment: its frame announces no size, or more than {MAX_SEGMENT_BYTES} bytes")
+        if announced != envelope.raw_bytes:
+            raise WireError(f"damaged segment: {announced} bytes where {envelope.raw_bytes} were announced")
         found: bytes = zstandard.ZstdDecompressor().decompress(envelope.payload, max_output_size=MAX_SEGMENT_BYTES)
     except zstandard.ZstdError as error:
         raise WireError(f"damaged segment: {error}") from error
     if len(found) != envelope.raw_bytes:
         raise WireError(f"damaged segment: {len(found)} bytes where {envelope.raw_bytes} were announced")
+    _check_weight(found)
     return found
+
+
+def _check_weight(data: bytes) -> None:
+    if len(data) <= weight.SMALL_BYTES:
+        return
+    try:
+        size = weight.parsed_bytes(data, pb.Segment.DESCRIPTOR, MAX_PARSED_BYTES)
+    except ValueError as error:
+        raise WireError(f"damaged segment: not a protobuf message: {error}") from error
+    if size > MAX_PARSED_BYTES:
+        raise WireError(f"segment of more than {MAX_PARSED_BYTES} bytes in memory")
 
 
 def parsed(data: bytes) -> pb.Segment:
