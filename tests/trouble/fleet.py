@@ -66,9 +66,11 @@ class Place:
         opened = database.open(self.url)
         try:
             if summed_up:
+                broken: set[rollup.Piece] = set()
                 with opened.write() as connection:
-                    while rollup.sweep(connection, FAR_NS):
+                    while rollup.sweep(connection, FAR_NS, broken):
                         pass
+                assert broken == set()
             found = {}
             for host in hosts:
                 answer = Queries(opened).run("top", Filter(node=host))
