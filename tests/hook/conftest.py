@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -91,8 +92,11 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
     starter = Jobs(tmp_path)
     yield starter
     for job in starter.running:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for started in psutil.Process(job.pid).children(recursive=True):
+                started.kill()  # a launcher's ranks have sessions of their own
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)  # the ranks of a launcher too
+            os.killpg(job.pid, signal.SIGKILL)
         job.communicate()
 
 
