@@ -66,6 +66,7 @@ class Engine:
     """A database, and what it answered at each stage."""
 
     stages: Sequence[str] = STAGES  # at which it is asked
+    briefly = False  # each query once a stage
 
     def __init__(self, url: str) -> None:
         self.db: Database = database.open(url)
@@ -120,7 +121,8 @@ class Engine:
             more: dict[str, Any] = {"device": "h100", "labels": {"version": "v1"}} if sides else {}
             more |= {"job": "slurm:1"} if name == "ranks" else {}
             told = self.answers[stage, name] = []
-            for scope, limit in zip(SCOPES, (0, 3) if stage == "late" else (0,), strict=False):
+            scopes = list(zip(SCOPES, (0, 3) if stage == "late" else (0,), strict=False))
+            for scope, limit in scopes[-1:] if self.briefly else scopes:
                 asked = dataclasses.replace(scope, **more)
                 try:
                     answer = queries.run(name, asked, limit, other, own.get(name))
@@ -134,6 +136,7 @@ class RowsEngine(Engine):
     """ClickHouse: through journal and batches, as a store does."""
 
     stages = ("late", "summed")
+    briefly = True
 
     def __init__(self, url: str, journal: Path) -> None:
         super().__init__(url)
@@ -244,7 +247,7 @@ def without_sources(told: str) -> Any:
 def test_answers_of_clickhouse_are_identical(engines: dict[str, Engine], rows: Engine, name: str) -> None:
     """The same once all is summed up; before that but for the tables, as ClickHouse sums up at its own time."""
     late, summed = (engines["sqlite"].answers[stage, name] for stage in ("late", "summed"))
-    assert list(map(without_sources, rows.answers["late", name])) == list(map(without_sources, late))
+    assert list(map(without_sources, rows.answers["late", name])) == list(map(without_sources, late[-1:]))
     assert rows.answers["summed", name] == summed
     assert len(summed[0]) > 300
 

@@ -40,12 +40,12 @@ _NUMBERS = {"aggregate_functions_null_for_empty": 0}
 
 def sweep(connection: Connection, journal: Journal, now_ns: int, grace_ns: int = GRACE_NS) -> int:
     """Sum up pieces of one hour or day that ended some minutes ago, the oldest first; how many there were."""
-    with journal.write() as kept:
+    with journal.engine.connect() as kept:
         of = pieces.due(kept, now_ns - grace_ns, AT_ONCE)
-        number = journal.next(kept, "build")
-        version = journal.next(kept, "version")
     if not of:
         return 0
+    with journal.write() as kept:
+        number, version = journal.next(kept, "build"), journal.next(kept, "version")
     grain, bucket, _ = of[0]
     build(connection, grain, bucket, [process for _, _, process in of], number)
     with journal.write() as kept:  # told before it is known here: what broke in between is built again
