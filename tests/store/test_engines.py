@@ -33,7 +33,7 @@ from roofwatch.store.retention import Dropped, prune_all
 from roofwatch.store.unpack import Unpacked, Unpacker
 
 END_NS = BEGIN_NS + DAYS * DAY_NS
-pytestmark = pytest.mark.timeout(300)  # the fixture lives through it twice
+pytestmark = pytest.mark.timeout(600)  # the fixtures live through it three times
 
 STAGES = ("raw", "late", "pruned", "summed")
 KEEP = Keep(3600, 2 * 86_400, 400 * 86_400)
