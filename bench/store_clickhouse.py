@@ -1,0 +1,200 @@
+"""The store on ClickHouse (chdb, the engine itself, behind ClickHouse's HTTP protocol in a process of its own).
+
+Ingest over gRPC until everything can be asked for, against raw inserts of the same rows, 30,000 at a time; then ten
+million kernels of a day of 128 processes, made by SQL from what was ingested, summed up and asked. Judged by processor
+time of the store, and of the engine where it is told; clocks of a machine that does other things say little.
+
+    python bench/store_clickhouse.py [--copies N]
+"""
+
+# ruff: noqa: S608 - statements of our own numbers and names
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "store"))
+
+from clickhouse_server import ClickHouse, running_clickhouse
+
+from roofwatch.cli.fleet.bench import fleet_of, over_grpc
+from roofwatch.cli.fleet.local import local_store
+from roofwatch.store import database
+from roofwatch.store.clickhouse import batch, pieces, sums
+from roofwatch.store.clickhouse.engine import client
+from roofwatch.store.clickhouse.journal import open_file
+from roofwatch.store.clickhouse.native import encode
+from roofwatch.store.clickhouse.opening import ClickHouse as Opened
+from roofwatch.store.clickhouse.sink import type_of
+from roofwatch.store.config import default_journal
+from roofwatch.store.days import DAY_NS, SERIAL_BITS
+from roofwatch.store.filter import Filter
+from roofwatch.store.gather import Devices
+from roofwatch.store.queries import Queries
+from roofwatch.store.queries.kernels import gathered
+from roofwatch.store.queries.plan import raw_only
+from roofwatch.store.unpack import Unpacker
+
+AGENTS, MINUTES = 16, 8
+ROWS = 30_000
+MOST_MS = {"one node": 20, "all nodes": 60}
+
+
+def raw_insert(opened: Opened, windows: Sequence[Any]) -> float:
+    """Seconds for the same kernels by whole blocks alone, encoded before."""
+    with opened.engine.connect() as connection:
+        connection.exec_driver_sql("CREATE TABLE raw_facts AS kernel_facts")
+        blocks, some, rows = [], [], 0
+        for number, w in enumerate(windows, 1):
+            some.append((number, w))
+            rows += len(w.facts)
+            if rows >= ROWS or number == len(windows):
+                columns = batch.facts(some)
+                told = {name: (type_of("kernel_facts", name), values) for name, values in columns.items()}
+                blocks.append((list(columns), encode(told)))
+                some, rows = [], 0
+        begin = time.perf_counter()
+        for names, block in blocks:
+            client(connection).raw_insert("raw_facts", names, block, fmt="Native")
+        took = time.perf_counter() - begin
+        connection.exec_driver_sql("DROP TABLE raw_facts")
+    return took
+
+
+def multiplied(server: ClickHouse, name: str, copies: int) -> None:
+    """A day of such windows: each once every so many minutes, with other times."""
+    step = DAY_NS // copies
+    moved = f"intDiv(start_unix_ns, {DAY_NS}) * {DAY_NS} + modulo(start_unix_ns, {step}) + n * {step}"
+    number = f"bitShiftLeft(intDiv(start_unix_ns, {DAY_NS}), {SERIAL_BITS}) + 1000000 * (n + 1)"
+    for table in ("windows", "window_devices", "kernel_blocks", "kernel_facts"):
+        key = "id" if table == "windows" else "window_id"
+        own = f"{number} + bitAnd({key}, {(1 << SERIAL_BITS) - 1}) AS {key}"
+        noise = "(0.8 + 0.4 * rand() / 4294967296)"
+        changes = {
+            "windows": f"{own}, {moved} AS start_unix_ns, reinterpretAsFixedString(generateUUIDv4()) AS uid",
+            "kernel_facts": f"{own}, {moved} AS start_unix_ns, toInt64(total_ns * {noise}) AS total_ns, "
+            f"toInt64(min_ns * {noise}) AS min_ns, toInt64(max_ns * {noise}) AS max_ns, "
+            f"arrayMap(b -> b + modulo(rand(1), 4), histogram_buckets) AS histogram_buckets",
+        }.get(table)
+        source = f"{table} CROSS JOIN (SELECT number AS n FROM numbers({copies})) AS c"
+        if changes is None:  # no time of its own
+            own = own.replace("start_unix_ns", "w.start")
+            source += f" JOIN (SELECT id AS wid, start_unix_ns AS start FROM old_windows) AS w ON w.wid = {key}"
+            changes = own
+        statement = f"INSERT INTO {table} SELECT {table}.* REPLACE ({changes}) FROM old_{table} AS {source}"
+        server.run(f"RENAME TABLE {table} TO old_{table}", name)
+        server.run(f"CREATE TABLE {table} AS old_{table}", name)
+        server.run(statement, name)
+
+
+def main() -> None:
+    """Print one line a figure."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--copies", type=int, default=32, help="of 307,200 ingested kernels each")
+    copies = options.parse_args().copies
+    with running_clickhouse() as server, tempfile.TemporaryDirectory(prefix="roofwatch-bench-") as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        name = server.create()
+        fleet = fleet_of(AGENTS, MINUTES)
+        unpacker = Unpacker()
+        windows = [w for of in fleet for e in of for w in unpacker.unpack(e).windows]
+        rows = sum(len(w.facts) for w in windows)
+        opened = database.open(server.url(name))
+        assert isinstance(opened, Opened)
+        alone = min(raw_insert(opened, windows) for _ in range(2))
+        with local_store(Path(folder), server.url(name)) as store:
+            over_grpc(store, [of[:1] for of in fleet])
+            while server.run("SELECT count() FROM windows", name) != [[str(AGENTS * 8)]]:
+                time.sleep(0.05)
+            before, begin = store.cpu_s(), time.perf_counter()
+            acked, _ = over_grpc(store, [of[1:] for of in fleet])
+            while server.run("SELECT count() FROM windows", name) != [[str(len(windows))]]:
+                time.sleep(0.02)
+            took, cpu = time.perf_counter() - begin, store.cpu_s() - before
+        share = (MINUTES - 1) / MINUTES
+        print(
+            f"{rows:,} kernels; acknowledged {rows * share / acked:,.0f}/s; all to be asked for {rows * share / took:,.0f}/s"
+        )
+        print(f"raw inserts {rows / alone:,.0f}/s: {alone * share / took:.0%} of them end to end (limit 50 %)")
+        print(f"store {cpu / rows / share * 1e6:.2f} µs of processor a kernel (limit 2)")
+        multiplied(server, name, copies)
+        summed_up(server, opened, name)
+        size = server.run(
+            "SELECT sum(bytes_on_disk) / sum(rows), sum(rows) FROM system.parts WHERE active AND table = 'kernel_facts' "
+            f"AND database = '{name}'"
+        )[0]
+        print(f"{float(size[0]):.1f} bytes a kernel with its histogram, {int(size[1]):,} kernels (limit 25)")
+        questions(server, opened)
+        opened.close()
+
+
+def summed_up(server: ClickHouse, opened: Opened, name: str) -> None:
+    """The hours and the day, as a store does it."""
+    journal = open_file(default_journal(opened.url))
+    found = server.run(
+        "SELECT DISTINCT intDiv(start_unix_ns, 3600000000000) * 3600000000000, process_id FROM windows", name
+    )
+    hours = {(3600, int(bucket), int(process)) for bucket, process in found}
+    days = {(86_400, bucket // DAY_NS * DAY_NS, process) for _, bucket, process in hours}
+    with journal.write() as kept:
+        kept.exec_driver_sql("DELETE FROM pieces")
+        kept.exec_driver_sql(
+            "INSERT INTO pieces (grain, bucket_unix_ns, process_id, stale, finer) VALUES (?, ?, ?, 1, 1)",
+            sorted(hours | days),
+        )
+        told, version = pieces.states(kept, sorted(hours | days)), journal.next(kept, "version")
+    begin = time.perf_counter()
+    with opened.engine.connect() as connection:
+        pieces.publish(connection, told, version)
+        while sums.sweep(connection, journal, 1 << 62):
+            pass
+    print(f"{len(hours):,} hours and {len(days)} days of processes summed up in {time.perf_counter() - begin:.1f} s")
+    journal.close()
+
+
+def questions(server: ClickHouse, opened: Opened) -> None:
+    """Top-20 of a node and of all, as a whole answer and the kernels alone; from sums, and from windows."""
+    assert server.process is not None
+    engine = psutil.Process(server.process.pid)
+    queries = Queries(opened)
+    for what, scope in (("one node", Filter(node="node-3")), ("all nodes", Filter())):
+
+        def kernels(scope: Filter = scope) -> None:
+            with opened.read() as connection:
+                gathered(connection, scope, known=Devices())
+
+        def raw(kernels: Callable[[], None] = kernels) -> None:
+            with raw_only():
+                kernels()
+
+        def answer(scope: Filter = scope) -> None:
+            queries.run("top", scope, 20)
+
+        for of, function in (("answer", answer), ("kernels from sums", kernels), ("kernels from windows", raw)):
+            best, cpu = min(_timed(engine, function) for _ in range(5))
+            print(
+                f"top-20 of {what}, {of}: {best * 1e3:.0f} ms, {cpu * 1e3:.0f} ms of processor (limit {MOST_MS[what]})"
+            )
+
+
+def _timed(engine: psutil.Process, function: Callable[[], None]) -> tuple[float, float]:
+    def spent() -> float:
+        of = engine.cpu_times()
+        return of.user + of.system + time.process_time()
+
+    before, begin = spent(), time.perf_counter()
+    function()
+    return time.perf_counter() - begin, spent() - before
+
+
+if __name__ == "__main__":
+    main()
