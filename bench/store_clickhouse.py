@@ -7,7 +7,7 @@ time of the store, and of the engine where it is told; clocks of a machine that 
     python bench/store_clickhouse.py [--copies N]
 """
 
-# ruff: noqa: S608 - statements of our own numbers and names
+# ruff: noqa: S608, E501 - statements of our own numbers and names, and lines that are printed
 
 from __future__ import annotations
 
