@@ -250,7 +250,7 @@ def test_port_of_a_stranger(tmp_path: Path) -> None:
     ("listen", "database", "words"),
     [
         ("127.0.0.1:0", "/proc/none/store.db", "cannot use /proc/none for the database"),
-        ("127.0.0.1:0", "mysql://x/y", "this version stores in SQLite and Postgres"),
+        ("127.0.0.1:0", "mysql://x/y", "this version stores in SQLite, Postgres and ClickHouse"),
         ("0.0.0.0:0", "{tmp}/store.db", "can be reached from other machines in plain text: add --insecure to allow it"),
         ("no-such-host.invalid:1", "{tmp}/store.db", "in plain text"),
         ("192.0.2.1:0", "{tmp}/store.db", "in plain text"),

@@ -126,8 +126,10 @@ def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
 
 
 def _start_agent(group: Children, folder: Path, env: Mapping[str, str], address: str) -> None:
-    settings = ("--store", address, "--state", str(folder / "state"), "--interval", str(INTERVAL_S))
-    settings += ("--budget", str(BUDGET_PERCENT), "--hard-stop", str(BUDGET_PERCENT))
+    settings = (
+        "--store", address, "--state", str(folder / "state"), "--interval", str(INTERVAL_S),
+        "--budget", str(BUDGET_PERCENT), "--hard-stop", str(BUDGET_PERCENT),
+    )  # fmt: skip
     group.start("agent", (*PROGRAM, "agent", *settings), env)
     group.until((folder / "agent.sock").exists, "the agent did not listen", 20)
 

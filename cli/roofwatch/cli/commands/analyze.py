@@ -33,7 +33,7 @@ Kernels that a CUDA or HIP graph launched have no ops of their own. A profile
 that ran while the graph was captured has them: --graph-capture lays the
 replayed kernels along it. What stays without is "graph N, unattributed".
 \b
---by merges kernels as in 'roofwatch top --by': device models are never merged.
+--by merges kernels as 'roofwatch top --by' does, but never device models.
 """
 BY = ("kernel", "op", "kind", "module", "device")
 

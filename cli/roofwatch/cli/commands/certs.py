@@ -125,9 +125,7 @@ def server(hosts: tuple[str, ...], name: str | None, folder: Path, days: int, re
 @_node
 @_common(365)
 @_renew
-def client(
-    name: str, roles: tuple[str, ...], nodes: tuple[str, ...], folder: Path, days: int, renew: bool
-) -> None:
+def client(name: str, roles: tuple[str, ...], nodes: tuple[str, ...], folder: Path, days: int, renew: bool) -> None:
     """Issue the certificate of an agent or a person, with what it may do."""
     from roofwatch.cli import authority  # noqa: PLC0415  # cryptography takes 0.1 s
 
