@@ -20,7 +20,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from roofwatch.model.histogram import GAMMA
+from roofwatch.model.histogram import GAMMA, Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
@@ -32,6 +32,7 @@ from roofwatch.model.record import (
     DeviceWindow,
     Evidence,
     IdleCause,
+    KernelStat,
     Ledger,
     Node,
     Padding,
@@ -44,13 +45,12 @@ from roofwatch.model.record import (
     Vendor,
     Window,
 )
+from roofwatch.proto import codec
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import database, rollup
-from roofwatch.store.blocks import FACT
-from roofwatch.store.histograms import Histograms
-from roofwatch.store.identity import device_id, devices_id, peaks_id
 from roofwatch.store.load import Hello, Loader
-from roofwatch.store.schema import BOUND_CODES, EVIDENCE_CODES, REVISION
-from roofwatch.store.unpack import Facts, Roofs, Unpacked, UnpackedWindow, first_of_kernels
+from roofwatch.store.schema import REVISION
+from roofwatch.store.unpack import Unpacker
 
 SEED = 24
 HOST, MODEL, JOB = "gpu-07", "llama-7b", "slurm:4242"
@@ -71,15 +71,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The signatures, the common ones first: their ids, calls a window, mean ns of a call, roof, verdict, evidence."""
+    """The signatures, the common ones first: each once as a record, their calls a window, and mean ns of a call."""
 
-    records: list[Signature]
-    ids: Ints
+    records: list[KernelStat]
     calls: Ints
     mean_ns: npt.NDArray[np.float64]
-    roofs: list[tuple[float | None, float | None]]
-    bounds: Ints
-    evidences: Ints
 
 
 # kind, op, share of the signatures, bound, evidence
@@ -101,20 +97,17 @@ def kernels() -> Kernels:
     """COMMON + RARE signatures with names as long as real ones."""
     draw = random.Random(SEED)
     shares = [share for _, _, share, _, _ in FAMILIES]
-    records, roofs, means, calls, bounds, evidences = [], [], [], [], [], []
+    records, means, calls = [], [], []
     for i in range(COMMON + RARE):
         family = draw.choices(range(len(FAMILIES)), shares)[0] if i >= len(FAMILIES) else i
         kind, op, _, bound, evidence = FAMILIES[family]
         mean = 4e6 / (i % COMMON + 8) * draw.uniform(0.5, 1.5)
-        record, roof = _signature(draw, i, kind, op, mean, bound)
-        records.append(record)
-        roofs.append(roof)
+        signature, roof = _signature(draw, i, kind, op, mean, bound)
+        once = Histogram.from_values([1000])
+        records.append(KernelStat(signature, 0, 1, 1000, 1000, 1000, once, bound, evidence, *roof, 1, 1000))
         means.append(mean)
         calls.append(draw.choice((2, 4, 4, 8, 24)))
-        bounds.append(BOUND_CODES[bound])
-        evidences.append(EVIDENCE_CODES[evidence])
-    ids = np.array([s.id for s in records])
-    return Kernels(records, ids, np.array(calls), np.array(means), roofs, np.array(bounds), np.array(evidences))
+    return Kernels(records, np.array(calls), np.array(means))
 
 
 def _signature(
@@ -146,7 +139,9 @@ def _signature(
     return signature, (roof_ns, ridge) if known else (None, None)
 
 
-def facts(k: Kernels, noise: np.random.Generator, count: int, slower: npt.NDArray[np.float64]) -> list[Facts]:
+def columns(
+    k: Kernels, noise: np.random.Generator, count: int, slower: npt.NDArray[np.float64]
+) -> list[dict[str, Ints]]:
     """The kernels of so many windows: log-normal noise of 1 % between windows, 3 % between calls."""
     rare = COMMON + np.argsort(noise.random((count, RARE)), axis=1)[:, : ROWS - COMMON]
     chosen = np.concatenate((np.tile(np.arange(COMMON), (count, 1)), rare), axis=1)
@@ -163,20 +158,15 @@ def facts(k: Kernels, noise: np.random.Generator, count: int, slower: npt.NDArra
     high = np.maximum((GAMMA ** (lows + last - first - 0.5)).astype(np.int64), low)
     total = np.clip((mean.ravel() * calls.ravel()).astype(np.int64), low * calls.ravel(), high * calls.ravel())
     told = {
-        "signature_id": k.ids[chosen], "total_ns": total, "min_ns": low, "max_ns": high, "step_ns": total,
-        "calls": calls, "step_calls": calls, "device": np.zeros_like(chosen), "evidence": k.evidences[chosen],
-        "bound": k.bounds[chosen], "formula_bound": np.full_like(chosen, -1),
-        "first": np.zeros_like(chosen),
+        "signature": chosen, "device": np.zeros_like(chosen), "calls": calls, "total_ns": total, "min_ns": low,
+        "max_ns": high, "step_calls": calls, "step_ns": total, "histogram_low": lows, "histogram_length": lengths,
     }  # fmt: skip
     whole = {name: column.reshape(chosen.shape) for name, column in told.items()}
     ends = np.cumsum(lengths).reshape(chosen.shape)[:, -1]
     found = []
     for i in range(count):
-        whole["first"][i] = first_of_kernels(chosen[i], whole["device"][i], whole["bound"][i], ["one"])
-        rows = slice(i * ROWS, (i + 1) * ROWS)
         own = counts[ends[i - 1] if i else 0 : ends[i]]
-        columns = np.stack([whole[name][i] for name in FACT])
-        found.append(Facts(columns, Histograms(lows[rows], lengths[rows], own)))
+        found.append({**{name: column[i] for name, column in whole.items()}, "histogram_counts": own})
     return found
 
 
@@ -196,8 +186,10 @@ def device_of(rank: int) -> Device:
     return Device(Vendor.NVIDIA, "NVIDIA H100 80GB HBM3", f"GPU-{rank}", 0, 80 << 30, 132, "580.1", peaks=PEAKS)
 
 
-def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int) -> Window:
-    """Everything of a window but its kernels."""
+def window_of(
+    draw: random.Random, minute: int, rank: int, busy: int, comm: int, kernels: tuple[KernelStat, ...]
+) -> Window:
+    """A window with these kernels, or without."""
     idle = int(busy * draw.uniform(0.2, 0.4))
     parts = (Cause.INPUT, Cause.COPY, Cause.SYNC, Cause.LAUNCH_BOUND, Cause.LAUNCH_GAP, Cause.HOST)
     cuts = sorted(draw.randrange(idle) for _ in parts[1:])
@@ -221,7 +213,7 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
         trigger=Trigger.SYNCHRONIZED,
         collector="kineto",
         devices=(device,),
-        kernels=(),
+        kernels=kernels,
         ledger=Ledger(
             60_000,
             2500,
@@ -282,50 +274,46 @@ def window_of(draw: random.Random, minute: int, rank: int, busy: int, comm: int)
     )
 
 
-@lru_cache
-def _ids(rank: int, version: int) -> tuple[tuple[int, ...], int, int]:
-    of = (device_id(device_of(rank)),)
-    return of, process_of(rank, version).id, devices_id(of)
-
-
-def ids_of(rank: int, process: Process) -> tuple[tuple[int, ...], int, int]:
-    """Of a window's devices, its process, and the set of its devices."""
-    return _ids(rank, int(process.labels["version"][1:]))
-
-
-def segments(minutes: int = MINUTES) -> Iterator[Unpacked]:
+def segments(minutes: int = MINUTES) -> Iterator[pb.SegmentEnvelope]:
     """The day, in the order in which it was sent."""
     k, draw, noise = kernels(), random.Random(SEED), np.random.default_rng(SEED)
-    of_comm = [int(k.ids[i]) for i, s in enumerate(k.records) if s.kind is Kind.COMM]
-    records = dict(zip(k.ids.tolist(), k.records, strict=True))
-    peaks = peaks_id(device_of(0))
-    roofs: Roofs = {(int(s), peaks): roof for s, roof in zip(k.ids, k.roofs, strict=True)}
-    devices = {device_id(device_of(r)): (device_of(r), peaks) for r in range(DEVICES)}
+    of_comm = np.array([i for i, one in enumerate(k.records) if one.signature.kind is Kind.COMM])
     each = GROUP // DEVICES
     for number, begin in enumerate(range(0, minutes, each), 1):
         slower = np.ones(COMMON + RARE)
         if begin >= MINUTES // 2:
             slower[list(REGRESSED)] = 1.05
         pairs = [(minute, rank) for minute in range(begin, min(begin + each, minutes)) for rank in range(DEVICES)]
+        told = columns(k, noise, len(pairs), slower)
         windows = []
-        for (minute, rank), fact in zip(pairs, facts(k, noise, len(pairs), slower), strict=True):
-            total = fact.columns[1]
-            comm = int(total[np.isin(fact.columns[0], of_comm)].sum())
-            window = window_of(draw, minute, rank, int(total.sum()), comm)
-            windows.append(UnpackedWindow(window, fact, *ids_of(rank, window.process)))
-        yield Unpacked("agent-a", "boot-a", number, number, windows, devices, records, roofs, {}, ROWS * len(windows))
+        for (minute, rank), own in zip(pairs, told, strict=True):
+            comm = int(own["total_ns"][np.isin(own["signature"], of_comm)].sum())
+            every = tuple(k.records) if not windows else ()  # so that the dictionary has them, in this order
+            windows.append(window_of(draw, minute, rank, int(own["total_ns"].sum()), comm, every))
+        yield codec.seal(_with_columns(codec.segment(windows), told), "agent-a", "boot-a", number)
+
+
+def _with_columns(message: pb.Segment, told: list[dict[str, Ints]]) -> pb.Segment:
+    """The segment with its windows' own kernels instead of the first one's, which has each signature once."""
+    first = message.windows[0].kernels
+    fixed = {name: np.asarray(getattr(first, name)) for name in ("bound", "evidence", "roof_ns", "ridge")}
+    for window, own in zip(message.windows, told, strict=True):
+        window.kernels.Clear()
+        for name, values in {**own, **{name: values[own["signature"]] for name, values in fixed.items()}}.items():
+            getattr(window.kernels, name).extend(values.tolist())
+    return message
 
 
 def build(file: Path, minutes: int = MINUTES) -> float:
-    """Write the day into a fresh store; CPU seconds of the Loader alone."""
+    """Write the day into a fresh store; CPU seconds of the store's part."""
     opened = database.open(str(file))
-    loader = Loader(now_ns=time.time_ns)
+    loader, unpacker = Loader(now_ns=time.time_ns), Unpacker()
     took = 0.0
-    for unpacked in segments(minutes):
+    for envelope in segments(minutes):
         begin = time.process_time()
+        unpacked = unpacker.unpack(envelope)
         with opened.write() as connection:
-            hello = Hello("agent-a", "boot-a", "0", unpacked.windows[0].window.process.node)
-            loader.load(connection, [hello, unpacked])
+            loader.load(connection, [Hello("agent-a", "boot-a", "0", process_of(0, 1).node), unpacked])
         loader.commit()
         took += time.process_time() - begin
     with opened.write() as connection:  # what a store does between segments: the last hour is not over
@@ -346,7 +334,7 @@ def day(folder: Path) -> Path:
             old.unlink()
         draft = folder / "day-draft.db"
         cpu = build(draft)
-        sys.stderr.write(f"built {name}: {cpu / (MINUTES * DEVICES * ROWS) * 1e6:.2f} µs a row of the loader's CPU\n")
+        sys.stderr.write(f"built {name}: {cpu / (MINUTES * DEVICES * ROWS) * 1e6:.2f} µs a row of the store's CPU\n")
         draft.rename(file)
     return file
 
