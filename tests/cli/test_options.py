@@ -74,6 +74,11 @@ def test_periods(since: int, until: int, expected: str) -> None:
     assert showing.period(since, until, NOW) == expected
 
 
+def test_a_date_long_ago_is_no_number_of_seconds() -> None:
+    """333 days and 44 s ago somebody named a day, not 28,771,244 s."""
+    assert showing.period(NOW - 333 * 24 * HOUR - 44 * 10**9, 0, NOW).startswith("since 20")
+
+
 def test_title_names_what_was_asked() -> None:
     """Node or all nodes first, then the other filters, the period last."""
     given = Filter(node="gpu-07", model="llama", process="4711", labels={"git": "abc", "a": "b"})

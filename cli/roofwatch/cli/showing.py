@@ -23,6 +23,7 @@ Draw = Callable[[Answer, int], str]
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/]*@|[?&]password=", re.IGNORECASE)
 _AGO = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_COUNT_MOST = 1000  # of a unit: nobody types a longer duration in it, so it is a time of day that falls on a whole one
 
 
 def show(
@@ -104,9 +105,13 @@ def _as_typed(since_ns: int | None, now_ns: int) -> str:
         return "all"
     seconds = round((now_ns - since_ns) / 1e9)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        if seconds >= size and seconds % size <= 1:
+        if _is_whole(seconds, size):
             return f"{seconds // size}{unit}"
     return _iso(since_ns)
+
+
+def _is_whole(seconds: int, size: int) -> bool:
+    return size <= seconds < _COUNT_MOST * size and seconds % size <= 1
 
 
 def _iso(unix_ns: int) -> str:
@@ -130,7 +135,7 @@ def period(since_ns: int | None, until_ns: int | None, now_ns: int) -> str:
         return f"{_local(since_ns)} to {_local(until_ns)}"
     seconds = round((now_ns - since_ns) / 1e9)
     for unit, size in _AGO:
-        if seconds >= size and seconds % size <= 1:  # what was given as a duration comes back as one
+        if _is_whole(seconds, size):  # what was given as a duration comes back as one
             return f"last {seconds // size} {unit}"
     return f"since {_local(since_ns)}"
 
