@@ -51,6 +51,7 @@ def test_lengths_of_live_jobs(node: Node) -> None:
     end = time.monotonic() + 60
     while min(_with_shapes(node, model) for model in jobs) < 2:
         assert time.monotonic() < end, "no windows with shapes"
+        time.sleep(0.5)  # the jobs need the cores
     for model in jobs:
         found = node.ask("padding", "--model", model)
         assert found["utilisation"]["linear"] == pytest.approx(TOKENS)
