@@ -45,14 +45,14 @@ class Flusher:
                 self._known[entry] = work
                 self._rows += work.rows
 
-    def flush(self, rows: int) -> bool:
-        """Insert the oldest batch; False where nothing waited.
+    def flush(self, rows: int, last: int | None = None) -> bool:
+        """Insert the oldest batch, of entries up to ``last``; False where nothing waited.
 
         Raises:
             RoofwatchError: ClickHouse did not take it; it stays in the journal.
         """
         with self.journal.write() as kept:
-            found = self.journal.sealed(kept, rows)
+            found = self.journal.sealed(kept, rows, last)
             version = self.journal.next(kept, "version")
         if found is None:
             return False
@@ -93,6 +93,8 @@ class Flusher:
             RoofwatchError: ClickHouse failed; it is to be tried again.
         """
         with telling(self.database.url), self.database.engine.connect() as connection:
+            if time.monotonic() >= self.cleared_s:  # first of all, whatever becomes of the rest
+                upkeep.hold(connection, self.journal, self.now_ns())
             sums.sweep(connection, self.journal, self.now_ns())
             if time.monotonic() >= self.cleared_s:
                 now_ns = upkeep.reference(self.journal, self.now_ns())

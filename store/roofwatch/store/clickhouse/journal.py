@@ -32,6 +32,7 @@ from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
 from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
 KEEP_NS = 7 * DAY_S * SECOND_NS  # how long numbers of segments and uids of live windows are known: a spool keeps less
+MOST_ID = (1 << 63) - 1
 FORGET_MOST = 20_000  # ids forgotten in one transaction
 _DDL = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -139,20 +140,31 @@ class Journal:
             found.append((day << SERIAL_BITS) + serial + i if new else 0)
         return np.array(found, np.int64).tobytes()
 
-    def sealed(self, connection: Connection, rows: int) -> tuple[int, list[Entry]] | None:
-        """The batch that is not done; else a new one of what waits, up to so many rows. A sealed one never changes."""
+    def last(self) -> int:
+        """The newest entry, 0 where none waits."""
+        with self.engine.connect() as connection:
+            return int(connection.exec_driver_sql("SELECT coalesce(max(id), 0) FROM entries").scalar_one())
+
+    def sealed(self, connection: Connection, rows: int, last: int | None = None) -> tuple[int, list[Entry]] | None:
+        """The batch that is not done; else a new one of what waits up to entry ``last``, of so many rows.
+
+        A sealed batch never changes.
+        """
         number = connection.exec_driver_sql("SELECT min(batch) FROM entries").scalar()
         if number is None:
-            waiting = connection.exec_driver_sql("SELECT id, rows FROM entries ORDER BY id LIMIT 10000").all()
+            waiting = connection.exec_driver_sql(
+                "SELECT id, rows FROM entries WHERE id <= ? ORDER BY id LIMIT 10000",
+                (MOST_ID if last is None else last,),
+            ).all()
             if not waiting:
                 return None
-            total, last = 0, 0
+            total, upto = 0, 0
             for identity, count in waiting:
-                total, last = total + count, identity
+                total, upto = total + count, identity
                 if total >= rows:
                     break
             number = self.next(connection, "batch")
-            connection.exec_driver_sql("UPDATE entries SET batch = ? WHERE id <= ?", (number, last))
+            connection.exec_driver_sql("UPDATE entries SET batch = ? WHERE id <= ?", (number, upto))
         found = connection.exec_driver_sql(
             "SELECT id, received_unix_ns, payload, numbers FROM entries WHERE batch = ? ORDER BY id", (number,)
         )
@@ -192,7 +204,8 @@ class Journal:
         """Ids that no agent sends again: counted from the newest, so that a clock that jumps takes nothing away."""
         gone = 0
         for table, key in (("segments", "agent_id, sequence"), ("uids", "uid")):
-            latest = f"SELECT max(received_unix_ns) FROM {table}"  # noqa: S608 - our own names
+            # By its index: a walk over all ids would hold acknowledgements up.
+            latest = f"SELECT max(received_unix_ns) FROM {table} WHERE received_unix_ns > 0"  # noqa: S608 - our own names
             newest = connection.exec_driver_sql(latest).scalar() or 0
             before = min(int(newest), now_ns) - KEEP_NS
             gone += connection.exec_driver_sql(

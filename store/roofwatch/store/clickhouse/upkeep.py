@@ -33,11 +33,12 @@ def clear(connection: Connection, journal: Journal, now_ns: int, keep: Keep) -> 
     """Drop the days that are older than that and summed up."""
     found = Dropped()
     for day in _days(journal, HOUR_S, now_ns - keep.raw_s * SECOND_NS, finer=1):
-        found.hours_of_kernels += _coarser(connection, journal, HOUR_S, day)
+        # Dropped first and then noted: what fails in between is done again, nothing is forgotten.
         _drop(connection, _OF_KERNELS, str(day))
+        found.hours_of_kernels += _coarser(connection, journal, HOUR_S, day)
     for day in _days(journal, DAY_S, now_ns - keep.hourly_s * SECOND_NS, finer=1):
-        found.days_of_hours += _coarser(connection, journal, DAY_S, day)
         _drop(connection, (*_OF_KERNELS, *_OF_WINDOWS), str(day))
+        found.days_of_hours += _coarser(connection, journal, DAY_S, day)
         _drop_sums(connection, journal, HOUR_S, day)
     for day in _days(journal, DAY_S, now_ns - keep.daily_s * SECOND_NS, finer=0):
         found.days += _drop_sums(connection, journal, DAY_S, day)
@@ -61,14 +62,17 @@ def reference(journal: Journal, now_ns: int) -> int:
 
 
 def _days(journal: Journal, grain: int, before_ns: int, *, finer: int) -> list[int]:
-    """Days that ended before a time, with such pieces, all of them summed up."""
+    """Days that ended before a time, with such pieces, all of them summed up.
+
+    Never day 0: its partition has every imported window, whatever its date, and those stay.
+    """
     query = (
-        "SELECT bucket_unix_ns / ? AS day FROM pieces WHERE grain = ? AND bucket_unix_ns < ? GROUP BY day "
-        "HAVING sum(finer = ? AND NOT imported) AND NOT sum(stale) ORDER BY day"
+        "SELECT bucket_unix_ns / ? AS day FROM pieces WHERE grain = ? AND bucket_unix_ns >= ? AND bucket_unix_ns < ? "
+        "GROUP BY day HAVING sum(finer = ? AND NOT imported) AND NOT sum(stale) ORDER BY day"
     )
     last = max(0, before_ns) // DAY_NS * DAY_NS
     with journal.engine.connect() as kept:
-        return [int(day) for (day,) in kept.exec_driver_sql(query, (DAY_NS, grain, last, finer))]
+        return [int(day) for (day,) in kept.exec_driver_sql(query, (DAY_NS, grain, DAY_NS, last, finer))]
 
 
 def _coarser(connection: Connection, journal: Journal, grain: int, day: int) -> int:

@@ -192,12 +192,13 @@ class JournalWriter:
         return bool(waits or self._waiting_rows >= BATCH_ROWS or self.failed or self.full)
 
     def _batches(self) -> None:
-        """All that waits; what came meanwhile is the next round's."""
+        """All that waits; what came meanwhile is the next round's, or the rounds would have no end."""
         with self._state:
             self._waiting_rows, begun = 0, self._oldest_s
             self._oldest_s = 0.0
         try:
-            while self.flusher.flush(BATCH_ROWS):
+            last = self.journal.last()
+            while self.flusher.flush(BATCH_ROWS, last):
                 self.journal.size = self.journal.waiting()[2]
         except BaseException:
             self._oldest_s = begun or time.monotonic()
