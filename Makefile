@@ -73,7 +73,7 @@ stress: $(READY) ## 1,000 windows a configuration in busy, forking and dying job
 .PHONY: fuzz
 FUZZ_SECONDS ?= 300
 fuzz: $(READY) ## feed broken traces, messages and segments to what reads them (5 minutes each)
-	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --keep build
+	$(BIN)/python tests/fuzz/run.py --seconds $(FUZZ_SECONDS) --keep build $(FUZZ_ARGS)
 
 .PHONY: trouble
 trouble: $(READY) ## kill stores and Postgres 45 times, full disks, clocks that jump: the long form of tests/trouble

@@ -32,15 +32,15 @@ def one(name: str, data: bytes) -> str:
     return outcome
 
 
-def fuzz(name: str, seconds: float, seed: int, keep: Path) -> int:
-    """Until the time is over or a fault was found; 1 for a fault."""
+def fuzz(name: str, seconds: float, seed: int, keep: Path, most: int = 1 << 62) -> int:
+    """Until the time is over, ``most`` inputs were tried or a fault was found; 1 for a fault."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     target, draw, outcomes = TARGETS[name], random.Random(seed), Counter()
     seeds = target.seeds()
     for whole in seeds:
         outcomes[one(name, whole)] += 1
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and sum(outcomes.values()) < most:
         data = mutated(draw, seeds, target.changes)
         current = keep / f"fuzz-{name}-{seed}.input"
         current.write_bytes(data)  # before it is tried: a crash of the interpreter leaves it
@@ -62,6 +62,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", default=[], help=f"of {', '.join(TARGETS)}; all without")
     parser.add_argument("--seconds", type=float, default=300, help="for each target (default 300)")
     parser.add_argument("--seed", type=int, help="of the changes; a new one without")
+    parser.add_argument("--most", type=int, default=1 << 62, help="inputs of each target: the same on any machine")
     parser.add_argument("--input", type=Path, help="try this one file")
     parser.add_argument("--keep", type=Path, default=Path(), help="folder for inputs that make a fault")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -74,10 +75,11 @@ def main() -> int:
         return 0
     seed = asked.seed if asked.seed is not None else int(time.time())
     if asked.alone:
-        return fuzz(names[0], asked.seconds, seed, asked.keep)
+        return fuzz(names[0], asked.seconds, seed, asked.keep, asked.most)
     failed = []
     for name in names:
         options = ("--seconds", str(asked.seconds), "--seed", str(seed), "--keep", str(asked.keep), "--alone")
+        options += ("--most", str(asked.most))
         ended = subprocess.run([sys.executable, __file__, name, *options], check=False).returncode
         if ended:
             failed.append(name)

@@ -26,6 +26,8 @@ MARGIN = 0.8  # of what the budget would pay a window at the interval asked for
 EVENT_NS = 3_000
 # Steps that are slower after the first windows and still are when the next opens: something stayed attached.
 RESIDUE_SHARE = 0.03
+RESIDUE_REST_S = 3600.0  # then it is tried again: what is attached does not get worse, and it may have been the job
+RESIDUE_WINDOWS = 3  # one after the other: a noisy step or a longer sequence is no residue
 RESIDUE_STEPS = 5  # after a window, at least, for their mean to mean something
 
 # Why the present interval is what it is.
@@ -48,6 +50,7 @@ class Account:
     opened: float
     updated: float = 0.0
     balance_ns: float = 0.0
+    resting_until: float = 0.0  # because of a residue
     payments: deque[tuple[float, float]] = field(default_factory=deque)  # when, ns; of the last HORIZON_S
     together: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=32))  # batch, the dearest so far
 
@@ -69,6 +72,7 @@ class Account:
     def pay(self, now: float, batch: int, cost_ns: float) -> None:
         """A window has cost this; of windows of one batch, taken at the same steps, only the dearest counts."""
         self.earn(now)
+        cost_ns = max(cost_ns, -0.1 * self.most_ns)  # noise may gain a little, a job's own word no more
         before = next((paid for known, paid in self.together if known == batch), None)
         due = cost_ns if before is None else max(0.0, cost_ns - before)
         if before is not None:
@@ -90,7 +94,10 @@ class Account:
     def over_hard_stop(self, now: float, expected_ns: float) -> bool:
         """Whether a window of this cost would make it more than the hard stop."""
         whole = min(HORIZON_S, max(YOUNG_S, now - self.opened)) * 1e9
-        return self.spent_share(now) + expected_ns / whole > self.budget.hard_stop
+        share = self.spent_share(now)
+        if not self.payments and whole == HORIZON_S * 1e9:
+            return False  # an hour without a window: one is tried, or a dear one of long ago would forbid all for ever
+        return share + expected_ns / whole > self.budget.hard_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,9 @@ class Spending:
     recent: deque[Paid] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     base_ns: int | None = None  # the usual step before the last window…
     slower_after: float = 0.0  # …and by how much of it steps were slower after
-    residue: float | None = None  # where slower steps stayed: how much slower; for good
+    residue: float | None = None  # where slower steps stayed: how much slower
+    first_ns: int | None = None  # the usual step before what stayed began
+    _seen: int = 0  # windows after which steps were slower and stayed so, one after the other
 
     def observe(self, cost: Cost | None, events: int, after_steps: int | None) -> Paid:
         """Learn from a window."""
@@ -121,8 +130,14 @@ class Spending:
 
     def _look_for_residue(self, cost: Cost, after_steps: int | None) -> None:
         base = cost.base_step_ns or 0
-        if self.base_ns and self.slower_after >= RESIDUE_SHARE and base >= (1 + RESIDUE_SHARE) * self.base_ns:
-            self.residue = base / self.base_ns - 1
+        before = self.first_ns or self.base_ns
+        begun = self._seen > 0 or self.slower_after >= RESIDUE_SHARE
+        if before and begun and base >= (1 + RESIDUE_SHARE) * before:
+            self._seen, self.first_ns = self._seen + 1, before
+        else:
+            self._seen, self.first_ns = 0, None
+        if before and self._seen >= RESIDUE_WINDOWS:
+            self.residue, self._seen, self.first_ns = base / before - 1, 0, None
         enough = cost.lost_after_ns is not None and (after_steps or 0) >= RESIDUE_STEPS
         self.slower_after = (cost.lost_after_ns or 0) / ((after_steps or 1) * base) if enough else 0.0
         self.base_ns = base

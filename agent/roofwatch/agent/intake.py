@@ -140,7 +140,7 @@ class Intake:
     def _charge(self, member: Member, asked: Open, message: messages.WindowMessage, events: int) -> None:
         residue = self.scheduler.paid(member, asked, message.cost, events, message.after_steps)
         if residue is not None:
-            why = "steps stay slower after windows: no more are taken"
+            why = "steps stay slower after windows: none are taken for an hour"
             self._log.warning("left_alone", pid=member.process.pid, why=why, slower=f"{100 * residue:.0f} %")
 
     def _lose(self, member: Member, reason: str, detail: str, fd: int | None, seen: Seen | None = None) -> None:

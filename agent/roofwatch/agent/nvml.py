@@ -101,11 +101,12 @@ class Nvml:
 
 def _read(nvml: Any, handles: dict[str, Any], uuid: str) -> DeviceState | None:
     """A device's state; None where the driver does not know it."""
-    if uuid not in handles:
-        handles[uuid] = _handle(nvml, uuid)
-    handle = handles[uuid]
+    handle = handles.get(uuid)
     if handle is None:
-        return None
+        handle = _handle(nvml, uuid)
+        if handle is None:
+            return None
+        handles[uuid] = handle  # only what there is: what a job makes up is not remembered
 
     def read(name: str, *arguments: Any, scale: float = 1.0) -> float | None:
         try:

@@ -17,14 +17,15 @@ from roofwatch.model.record import Process
 APART_NS = 2_000_000_000
 MOST_APART = 1 << 14
 
-Run = tuple[str, int]
+Run = tuple[str | None, str | None, str, int]
 
 
 def run_of(process: Process) -> Run | None:
     """What the ranks of one run on this node have in common; None for a process that is no rank of several."""
     if process.rank is None or process.job is None or (process.world_size or 1) < 2:
         return None
-    return process.job, process.world_size or 1
+    # Its user and its container too: another's word, or another's 127.0.0.1, makes nobody a rank of this job.
+    return process.user, process.container, process.job, process.world_size or 1
 
 
 def alignment(step_ns: Iterable[int | None]) -> Sequence[int] | None:

@@ -181,10 +181,13 @@ class Scheduler:
         slot = self._slots.get(member)
         if slot is None:
             return None
-        before = slot.spending.residue
+        now = asyncio.get_running_loop().time()
         paid = slot.spending.observe(cost, events, after_steps)
-        slot.account.pay(asyncio.get_running_loop().time(), asked.batch, paid.cost_ns)
-        return slot.spending.residue if before is None else None
+        slot.account.pay(now, asked.batch, paid.cost_ns)
+        residue, slot.spending.residue = slot.spending.residue, None
+        if residue is not None:
+            slot.account.resting_until = now + governor.RESIDUE_REST_S
+        return residue
 
     def spent_shares(self) -> list[float]:
         """What windows cost each job that is registered, of its time."""
@@ -253,6 +256,7 @@ class Scheduler:
         for each in ranks:
             each.jitter = jitter
             if self.request(each.member, self.wish, trigger, align, batch) == OVER_BUDGET:
+                each.reason = governor.HARD_STOP
                 self._arm(each, self.interval_s * jitter)
 
     def _batch(self) -> int:
@@ -260,10 +264,12 @@ class Scheduler:
         return self._batches
 
     def _affordable(self, slot: Slot, ranks: Sequence[Slot], now: float) -> bool:
-        """Whether the job can pay a window; else its next look is when it can. With a residue there is no next."""
-        if any(each.spending.residue is not None for each in ranks):
+        """Whether the job can pay a window, and does not rest because of a residue; else it is looked at then."""
+        if slot.account.resting_until > now:
+            if slot.reason != governor.RESIDUE:
+                self._counters.held[governor.RESIDUE] += 1
             slot.reason = governor.RESIDUE
-            self._counters.held[governor.RESIDUE] += 1
+            self._arm(slot, slot.account.resting_until - now + random.uniform(0, SPACING_S))
             return False
         expected = max(each.spending.expected_ns for each in ranks)
         wait = slot.account.wait_s(now, expected)

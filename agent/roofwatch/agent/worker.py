@@ -60,7 +60,12 @@ def confine(memory_bytes: int) -> None:
     )
     for kind, value in limits:
         resource.setrlimit(kind, (value, value))
-    sandbox.confine()
+    # What reads traces is imported first: an interpreter may keep its libraries where nothing can be read afterwards.
+    from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: F401, PLC0415
+    from roofwatch.proto import codec  # noqa: F401, PLC0415
+
+    with suppress(OSError, RuntimeError):  # no home, for one
+        sandbox.confine()
 
 
 def _cpu_s() -> float:

@@ -55,19 +55,22 @@ class Hub:
         if connection is None or connection.commands >= COMMANDS:
             return False
         connection.commands += 1
+        self._results.setdefault(command.id, [])
+        while len(self._results) > RESULTS:
+            self._results.popitem(last=False)
         connection.outbound.put_nowait(pb.StoreMessage(command=command))
         return True
 
     async def add_result(self, result: pb.CommandResult) -> None:
         """Keep what an agent answered."""
         async with self._changed:
-            found = self._results.setdefault(result.id, [])
+            found = self._results.get(result.id)
+            if found is None:
+                return  # nobody asked
             if len(found) < RESULTS_EACH:
                 # A message of its own: a part keeps all that came with it in memory.
                 reason = result.reason[:REASON_MOST]
                 found.append(pb.CommandResult(id=result.id, pid=result.pid, accepted=result.accepted, reason=reason))
-            while len(self._results) > RESULTS:
-                self._results.popitem(last=False)
             self._changed.notify_all()
 
     async def results(self, command: str, count: int, timeout_s: float) -> list[pb.CommandResult]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TABLE = "CommAnalyzerTime"
 _COLUMNS = ("hccl_op_name", "start_timestamp", "elapse_time", "group_name")
 _NAME = 256  # characters
+LATEST = 1 << 54  # quarter microseconds, or picoseconds: 570 years, or five hours
 _TOTAL = "Total Op Info"  # a row of sums
 
 
@@ -100,6 +101,8 @@ def _collectives(database: Database, limit: int) -> tuple[Ints, Ints, list[What]
     start, duration, what = [], [], []
     for called, of, begun, elapsed in rows:
         if not isinstance(called, str) or type(begun) is not int or type(elapsed) is not int:
+            continue
+        if not (0 <= begun < LATEST and 0 <= elapsed < LATEST):
             continue
         word = values.collective_word(called)
         told = values.word(of) if isinstance(of, str) else None
