@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from roofwatch.collectors.base import RawGroup, RawProfile
+from roofwatch.collectors.base import RawDevice, RawGroup, RawProfile
 
 LONGEST = 16_384  # characters, as in a segment
 UNNAMED = "(unnamed)"
@@ -19,7 +19,7 @@ def storable(raw: RawProfile) -> RawProfile:
         if not (_fine(group.kernel) and _fine(group.op) and _fine(group.module)):
             groups[i] = _renamed(group)
             changed += group.calls
-    devices = [d if _fine(d.name) else replace(d, name=name(d.name)) for d in raw.devices]
+    devices = [_device(d) for d in raw.devices]
     collectives = [
         c if _fine(c.name) and _fine(c.group) else replace(c, name=name(c.name), group=name(c.group))
         for c in raw.collectives
@@ -31,6 +31,20 @@ def storable(raw: RawProfile) -> RawProfile:
     dropped = Counter(raw.dropped)
     dropped["changed_name"] += changed
     return replace(raw, groups=groups, devices=devices, collectives=collectives, dropped=dropped)
+
+
+def _device(device: RawDevice) -> RawDevice:
+    """Its name, and the examples of why it waited, which name kernels and ops."""
+    if _fine(device.name) and all(_fine(c.example) and _fine(c.steady_example) for c in device.causes):
+        return device
+    causes = tuple(
+        replace(c, example=_maybe(c.example), steady_example=_maybe(c.steady_example)) for c in device.causes
+    )
+    return replace(device, name=name(device.name), causes=causes)
+
+
+def _maybe(text: str | None) -> str | None:
+    return None if text is None else name(text)
 
 
 def name(text: str) -> str:
@@ -48,5 +62,5 @@ def _fine(text: str | None) -> bool:
 
 
 def _renamed(group: RawGroup) -> RawGroup:
-    op, module = (None if text is None else name(text) for text in (group.op, group.module))
+    op, module = _maybe(group.op), _maybe(group.module)
     return replace(group, kernel=name(group.kernel) or UNNAMED, op=op, module=module)
