@@ -75,7 +75,8 @@ class Writer:
             group, running = self._group(first)
             if group:
                 self._commit(group)
-                self._keep_log()
+                with contextlib.suppress(Exception):  # the only writer must not end by tidying up; a commit will tell
+                    self._keep_log()
                 self._tidy_s = time.monotonic() + IDLE_S
             if running:
                 self._upkeep.run()

@@ -56,8 +56,8 @@ class Written:
             new[of] = (roofs[:, numbers] != bits[:, of]).any(axis=0)
             roofs[:, numbers] = bits[:, of]
             self.roofs[peaks] = roofs
-        while len(self.roofs) > MAX_PEAKS:
-            self.roofs.popitem(last=False)
+            while len(self.roofs) > MAX_PEAKS:  # at once: each is as wide as there are signatures
+                self.roofs.popitem(last=False)
         return new
 
     def _of(self, catalog: Catalog) -> None:

@@ -25,6 +25,7 @@ class Grouped:
     group: int
     buckets: Mapping[int, list[int]]
     rest: Plan
+    of: Plan  # kept: it is found again by its identity
 
 
 def grouped(connection: Connection, f: Filter, chosen: Plan) -> Grouped | None:
@@ -41,7 +42,7 @@ def _grouped(connection: Connection, f: Filter, chosen: Plan) -> Grouped | None:
     found = {grain: _there(connection, grain, group, list(_buckets(chosen, grain))) for grain in (HOUR_S, DAY_S)}
     if not any(found.values()):
         return None
-    return Grouped(group, found, _rest(chosen, found))
+    return Grouped(group, found, _rest(chosen, found), chosen)
 
 
 def _group(connection: Connection, f: Filter) -> int | None:
