@@ -17,6 +17,7 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
+    BudgetState,
     Cause,
     Collective,
     Cost,
@@ -34,6 +35,7 @@ from roofwatch.model.record import (
     Peaks,
     Phase,
     Process,
+    ProcessState,
     Signature,
     Trigger,
     Vendor,
@@ -129,6 +131,11 @@ ledgers = st.builds(
     st.dictionaries(text, number, max_size=3), number, number, number, number, number, number,
     maybe_number, maybe_number, maybe_number, maybe_number, maybe_number,
 )  # fmt: skip
+share = st.none() | st.floats(0, 1e6)
+budgets = st.builds(
+    BudgetState, text, share, share, share, signed, signed, st.none() | st.booleans(), maybe_number, maybe_number
+)
+states = st.builds(ProcessState, processes, number, number, budgets, st.dictionaries(text, number, max_size=3))
 
 
 @st.composite
@@ -177,17 +184,26 @@ def windows(draw: st.DrawFn) -> Window:
         shapes_recorded=draw(st.booleans()),
         cost=draw(st.none() | costs),
         padding=draw(st.none() | paddings),
+        budget=draw(st.none() | budgets),
     )
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(windows(), max_size=3), st.dictionaries(text, number, max_size=2), st.integers(1, (1 << 63) - 1))
-def test_windows_survive_the_wire(sent: list[Window], drops: dict[str, int], sequence: int) -> None:
-    """Every field of every window comes back as it was, unknown as unknown, with the agent's drops."""
-    envelope = codec.seal(codec.segment(sent, drops), "agent", "boot", sequence)
+@given(
+    st.lists(windows(), max_size=3),
+    st.dictionaries(text, number, max_size=2),
+    st.lists(states, max_size=2),
+    st.integers(1, (1 << 63) - 1),
+)
+def test_windows_survive_the_wire(
+    sent: list[Window], drops: dict[str, int], stand: list[ProcessState], sequence: int
+) -> None:
+    """Every field of every window comes back as it was, unknown as unknown, with what else the agent tells."""
+    envelope = codec.seal(codec.segment(sent, drops, stand), "agent", "boot", sequence)
     received = codec.unseal(pb.SegmentEnvelope.FromString(envelope.SerializeToString()))
 
     assert codec.windows(received) == sent
+    assert codec.states(received) == stand
     assert dict(received.agent_drops) == drops
     assert (envelope.id.agent, envelope.id.boot, envelope.id.sequence) == ("agent", "boot", sequence)
     assert envelope.windows == len(sent)
@@ -337,3 +353,5 @@ def test_a_segment_of_the_first_version_is_understood() -> None:
     message = codec.segment([window])
     message.dictionary.signatures.ClearField("flops_max")
     assert codec.windows(message) == [window]
+    assert codec.states(message) == []  # nor any budget
+    assert codec.windows(message)[0].budget is None

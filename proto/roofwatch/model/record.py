@@ -350,6 +350,36 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetState:
+    """The account of a process's job on its node: what windows may cost it and did, and the schedule that follows.
+
+    Shares are of the job's wall time. ``charged_ns`` is for one window: the one that holds this, or a process's last;
+    slightly below zero where noise made its steps faster. ``measured``: by those steps, else estimated.
+    """
+
+    reason: str  # why the interval is what it is: schedule, learning, budget, hard_stop, residue, …
+    budget_share: float | None = None
+    hard_stop_share: float | None = None
+    spent_share: float | None = None  # over the last hour, or since the job is known
+    balance_ns: int | None = None  # earned and not spent; below zero: to be earned first
+    charged_ns: int | None = None
+    measured: bool | None = None
+    interval_ns: int | None = None  # between two windows
+    event_cap: int | None = None  # profiler events that a window may hold
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """How a process stands with its agent at a moment: a newer one replaces an older one."""
+
+    process: Process
+    unix_ns: int
+    since_unix_ns: int  # when it registered
+    budget: BudgetState
+    skipped: Mapping[str, int] = field(default_factory=dict)  # windows not taken since then: reason → count
+
+
+@dataclass(frozen=True, slots=True)
 class Padding:
     """Real and padded work of the batches seen in the window: sums of L, B·Lmax, L², B·Lmax².
 
@@ -394,6 +424,7 @@ class Window:
     first_step: int | None = None  # optimizer steps of the process before the window: the same on all ranks of a job
     collectives: tuple[Collective, ...] = ()
     graphs: tuple[Graph, ...] = ()
+    budget: BudgetState | None = None  # as it stood once this window was paid for
 
     @property
     def span_ns(self) -> int:

@@ -13,7 +13,7 @@ import zstandard
 from google.protobuf.message import DecodeError
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Window
+from roofwatch.model.record import ProcessState, Window
 from roofwatch.proto import decode, encode, weight
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -28,9 +28,11 @@ class WireError(RoofwatchError):
     """A segment that cannot be what an agent sealed."""
 
 
-def segment(windows: Sequence[Window], agent_drops: dict[str, int] | None = None) -> pb.Segment:
-    """Windows as one segment, with the dictionary that its columns point into."""
-    return encode.Encoder().segment(windows, SEGMENT_SCHEMA, agent_drops or {})
+def segment(
+    windows: Sequence[Window], agent_drops: dict[str, int] | None = None, states: Sequence[ProcessState] = ()
+) -> pb.Segment:
+    """Windows, and how processes stand, as one segment with the dictionary that its columns point into."""
+    return encode.Encoder().segment(windows, SEGMENT_SCHEMA, agent_drops or {}, states)
 
 
 def windows(message: pb.Segment) -> list[Window]:
@@ -46,6 +48,18 @@ def windows(message: pb.Segment) -> list[Window]:
         )
     try:
         return decode.Decoder(message.dictionary).windows(message)
+    except (IndexError, ValueError, KeyError) as error:
+        raise WireError(f"damaged segment: {error}") from error
+
+
+def states(message: pb.Segment) -> list[ProcessState]:
+    """How the processes of a segment stand with their agent.
+
+    Raises:
+        WireError: an index does not fit.
+    """
+    try:
+        return decode.Decoder(message.dictionary).states(message)
     except (IndexError, ValueError, KeyError) as error:
         raise WireError(f"damaged segment: {error}") from error
 

@@ -9,6 +9,7 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
+    BudgetState,
     Cause,
     Collective,
     Cost,
@@ -26,6 +27,7 @@ from roofwatch.model.record import (
     Peaks,
     Phase,
     Process,
+    ProcessState,
     Signature,
     Trigger,
     Vendor,
@@ -64,6 +66,13 @@ class Decoder:
     def windows(self, message: pb.Segment) -> list[Window]:
         """The windows as records."""
         return [self.window(w) for w in message.windows]
+
+    def states(self, message: pb.Segment) -> list[ProcessState]:
+        """How processes stand with their agent."""
+        return [
+            ProcessState(self.processes[s.process], s.unix_ns, s.since_unix_ns, _budget(s.budget), dict(s.skipped))
+            for s in message.states
+        ]
 
     def _process(self, p: pb.Process) -> Process:
         return Process(
@@ -111,6 +120,7 @@ class Decoder:
             first_step=w.first_step if w.HasField("first_step") else None,
             collectives=self._collectives(w.collectives, len(devices)) if w.HasField("collectives") else (),
             graphs=tuple([_graph(graph, len(devices)) for graph in w.graphs]),
+            budget=_budget(w.budget) if w.HasField("budget") else None,
         )
 
     def _collectives(self, c: pb.Collectives, devices: int) -> tuple[Collective, ...]:
@@ -301,6 +311,11 @@ def _cost(m: pb.Cost) -> Cost:
         lost_after_ns=optional("lost_after_ns"),
         parse_cpu_ns=optional("parse_cpu_ns"),
     )
+
+
+def _budget(m: pb.BudgetState) -> BudgetState:
+    later = fields(BudgetState)[1:]
+    return BudgetState(m.reason, **{f.name: getattr(m, f.name) if m.HasField(f.name) else None for f in later})
 
 
 def _padding(m: pb.Padding) -> Padding:

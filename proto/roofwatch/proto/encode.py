@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from roofwatch.model.record import (
+    BudgetState,
     Collective,
     Cost,
     Device,
@@ -15,6 +16,7 @@ from roofwatch.model.record import (
     Ledger,
     Node,
     Process,
+    ProcessState,
     Signature,
     Window,
 )
@@ -40,13 +42,27 @@ class Encoder:
         self._signatures: dict[int, int] = {}
         self._string(None)
 
-    def segment(self, windows: Sequence[Window], schema: int, agent_drops: Mapping[str, int]) -> pb.Segment:
-        """Encode the windows; call once."""
+    def segment(
+        self,
+        windows: Sequence[Window],
+        schema: int,
+        agent_drops: Mapping[str, int],
+        states: Sequence[ProcessState] = (),
+    ) -> pb.Segment:
+        """Encode the windows and what else a segment tells; call once."""
         self._message.schema = schema
         for reason, count in agent_drops.items():
             self._message.agent_drops[reason] = count
         for window in windows:
             self._window(window, self._message.windows.add())
+        for state in states:
+            self._message.states.add(
+                process=self._process(state.process),
+                unix_ns=state.unix_ns,
+                since_unix_ns=state.since_unix_ns,
+                budget=_budget(state.budget),
+                skipped=dict(state.skipped),
+            )
         return self._message
 
     def _string(self, text: str | None) -> int:
@@ -166,6 +182,8 @@ class Encoder:
             )
         if window.first_step is not None:
             message.first_step = window.first_step
+        if window.budget is not None:
+            message.budget.CopyFrom(_budget(window.budget))
         self._collectives(window.collectives, message.collectives)
         message.graphs.extend(_graph(graph) for graph in window.graphs)
         self._kernels(window, message.kernels)
@@ -264,6 +282,10 @@ def _ledger(ledger: Ledger) -> pb.Ledger:
         if value is not None:
             setattr(message, name, value)
     return message
+
+
+def _budget(budget: BudgetState) -> pb.BudgetState:
+    return pb.BudgetState(**{name: value for name, value in asdict(budget).items() if value is not None})
 
 
 def _cost(cost: Cost) -> pb.Cost:

@@ -29,7 +29,7 @@ class SegmentId(_message.Message):
     def __init__(self, agent: _Optional[str] = ..., boot: _Optional[str] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("schema", "dictionary", "windows", "agent_drops")
+    __slots__ = ("schema", "dictionary", "windows", "agent_drops", "states")
     class AgentDropsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,11 +41,13 @@ class Segment(_message.Message):
     DICTIONARY_FIELD_NUMBER: _ClassVar[int]
     WINDOWS_FIELD_NUMBER: _ClassVar[int]
     AGENT_DROPS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
     schema: int
     dictionary: Dictionary
     windows: _containers.RepeatedCompositeFieldContainer[Window]
     agent_drops: _containers.ScalarMap[str, int]
-    def __init__(self, schema: _Optional[int] = ..., dictionary: _Optional[_Union[Dictionary, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[Window, _Mapping]]] = ..., agent_drops: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    states: _containers.RepeatedCompositeFieldContainer[ProcessState]
+    def __init__(self, schema: _Optional[int] = ..., dictionary: _Optional[_Union[Dictionary, _Mapping]] = ..., windows: _Optional[_Iterable[_Union[Window, _Mapping]]] = ..., agent_drops: _Optional[_Mapping[str, int]] = ..., states: _Optional[_Iterable[_Union[ProcessState, _Mapping]]] = ...) -> None: ...
 
 class Dictionary(_message.Message):
     __slots__ = ("strings", "nodes", "devices", "processes", "signatures")
@@ -191,7 +193,7 @@ class Signatures(_message.Message):
     def __init__(self, id: _Optional[_Iterable[int]] = ..., kernel: _Optional[_Iterable[int]] = ..., kind: _Optional[_Iterable[int]] = ..., op: _Optional[_Iterable[int]] = ..., phase: _Optional[_Iterable[int]] = ..., module: _Optional[_Iterable[int]] = ..., shapes: _Optional[_Iterable[int]] = ..., dtypes: _Optional[_Iterable[int]] = ..., arguments: _Optional[_Iterable[int]] = ..., formula: _Optional[_Iterable[int]] = ..., precision: _Optional[_Iterable[int]] = ..., unit: _Optional[_Iterable[int]] = ..., flops: _Optional[_Iterable[int]] = ..., bytes: _Optional[_Iterable[int]] = ..., flops_max: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Window(_message.Message):
-    __slots__ = ("uid", "process", "start_unix_ns", "duration_ns", "trigger", "collector", "steps", "represents_ns", "shapes_recorded", "devices", "ledger", "cost", "padding", "kernels", "first_step", "collectives", "graphs")
+    __slots__ = ("uid", "process", "start_unix_ns", "duration_ns", "trigger", "collector", "steps", "represents_ns", "shapes_recorded", "devices", "ledger", "cost", "padding", "kernels", "first_step", "collectives", "graphs", "budget")
     UID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +211,7 @@ class Window(_message.Message):
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     GRAPHS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
     uid: bytes
     process: int
     start_unix_ns: int
@@ -226,7 +229,51 @@ class Window(_message.Message):
     first_step: int
     collectives: Collectives
     graphs: _containers.RepeatedCompositeFieldContainer[Graph]
-    def __init__(self, uid: _Optional[bytes] = ..., process: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., trigger: _Optional[str] = ..., collector: _Optional[str] = ..., steps: _Optional[int] = ..., represents_ns: _Optional[int] = ..., shapes_recorded: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[DeviceWindow, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., padding: _Optional[_Union[Padding, _Mapping]] = ..., kernels: _Optional[_Union[KernelStats, _Mapping]] = ..., first_step: _Optional[int] = ..., collectives: _Optional[_Union[Collectives, _Mapping]] = ..., graphs: _Optional[_Iterable[_Union[Graph, _Mapping]]] = ...) -> None: ...
+    budget: BudgetState
+    def __init__(self, uid: _Optional[bytes] = ..., process: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., duration_ns: _Optional[int] = ..., trigger: _Optional[str] = ..., collector: _Optional[str] = ..., steps: _Optional[int] = ..., represents_ns: _Optional[int] = ..., shapes_recorded: _Optional[bool] = ..., devices: _Optional[_Iterable[_Union[DeviceWindow, _Mapping]]] = ..., ledger: _Optional[_Union[Ledger, _Mapping]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., padding: _Optional[_Union[Padding, _Mapping]] = ..., kernels: _Optional[_Union[KernelStats, _Mapping]] = ..., first_step: _Optional[int] = ..., collectives: _Optional[_Union[Collectives, _Mapping]] = ..., graphs: _Optional[_Iterable[_Union[Graph, _Mapping]]] = ..., budget: _Optional[_Union[BudgetState, _Mapping]] = ...) -> None: ...
+
+class BudgetState(_message.Message):
+    __slots__ = ("reason", "budget_share", "hard_stop_share", "spent_share", "balance_ns", "charged_ns", "measured", "interval_ns", "event_cap")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_SHARE_FIELD_NUMBER: _ClassVar[int]
+    HARD_STOP_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SPENT_SHARE_FIELD_NUMBER: _ClassVar[int]
+    BALANCE_NS_FIELD_NUMBER: _ClassVar[int]
+    CHARGED_NS_FIELD_NUMBER: _ClassVar[int]
+    MEASURED_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    EVENT_CAP_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    budget_share: float
+    hard_stop_share: float
+    spent_share: float
+    balance_ns: int
+    charged_ns: int
+    measured: bool
+    interval_ns: int
+    event_cap: int
+    def __init__(self, reason: _Optional[str] = ..., budget_share: _Optional[float] = ..., hard_stop_share: _Optional[float] = ..., spent_share: _Optional[float] = ..., balance_ns: _Optional[int] = ..., charged_ns: _Optional[int] = ..., measured: _Optional[bool] = ..., interval_ns: _Optional[int] = ..., event_cap: _Optional[int] = ...) -> None: ...
+
+class ProcessState(_message.Message):
+    __slots__ = ("process", "unix_ns", "since_unix_ns", "budget", "skipped")
+    class SkippedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    process: int
+    unix_ns: int
+    since_unix_ns: int
+    budget: BudgetState
+    skipped: _containers.ScalarMap[str, int]
+    def __init__(self, process: _Optional[int] = ..., unix_ns: _Optional[int] = ..., since_unix_ns: _Optional[int] = ..., budget: _Optional[_Union[BudgetState, _Mapping]] = ..., skipped: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class Collectives(_message.Message):
     __slots__ = ("device", "name", "group", "start_unix_ns", "duration_ns", "group_size", "sequence", "bytes")
