@@ -13,10 +13,25 @@ class AckStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STORED: _ClassVar[AckStatus]
     DUPLICATE: _ClassVar[AckStatus]
     REJECTED: _ClassVar[AckStatus]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    ASKED: _ClassVar[Outcome]
+    TAKEN: _ClassVar[Outcome]
+    REFUSED: _ClassVar[Outcome]
+    TIMED_OUT: _ClassVar[Outcome]
+    LOST: _ClassVar[Outcome]
 ACK_STATUS_UNSPECIFIED: AckStatus
 STORED: AckStatus
 DUPLICATE: AckStatus
 REJECTED: AckStatus
+OUTCOME_UNSPECIFIED: Outcome
+ASKED: Outcome
+TAKEN: Outcome
+REFUSED: Outcome
+TIMED_OUT: Outcome
+LOST: Outcome
 
 class SegmentId(_message.Message):
     __slots__ = ("agent", "boot", "sequence")
@@ -547,14 +562,22 @@ class AgentHello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., agent: _Optional[str] = ..., boot: _Optional[str] = ..., version: _Optional[str] = ..., node: _Optional[_Union[Node, _Mapping]] = ...) -> None: ...
 
 class AgentMessage(_message.Message):
-    __slots__ = ("hello", "segment", "result")
+    __slots__ = ("hello", "segment", "result", "processes", "outcome", "traces", "part")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     hello: AgentHello
     segment: SegmentEnvelope
     result: CommandResult
-    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., segment: _Optional[_Union[SegmentEnvelope, _Mapping]] = ..., result: _Optional[_Union[CommandResult, _Mapping]] = ...) -> None: ...
+    processes: ProcessList
+    outcome: WindowOutcome
+    traces: TraceList
+    part: TracePart
+    def __init__(self, hello: _Optional[_Union[AgentHello, _Mapping]] = ..., segment: _Optional[_Union[SegmentEnvelope, _Mapping]] = ..., result: _Optional[_Union[CommandResult, _Mapping]] = ..., processes: _Optional[_Union[ProcessList, _Mapping]] = ..., outcome: _Optional[_Union[WindowOutcome, _Mapping]] = ..., traces: _Optional[_Union[TraceList, _Mapping]] = ..., part: _Optional[_Union[TracePart, _Mapping]] = ...) -> None: ...
 
 class StoreHello(_message.Message):
     __slots__ = ("protocol", "version")
@@ -575,26 +598,180 @@ class Ack(_message.Message):
     def __init__(self, id: _Optional[_Union[SegmentId, _Mapping]] = ..., status: _Optional[_Union[AckStatus, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("id", "take_window", "set_schedule")
+    __slots__ = ("id", "take_window", "set_schedule", "find_processes", "find_traces", "read_trace")
     ID_FIELD_NUMBER: _ClassVar[int]
     TAKE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SET_SCHEDULE_FIELD_NUMBER: _ClassVar[int]
+    FIND_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    FIND_TRACES_FIELD_NUMBER: _ClassVar[int]
+    READ_TRACE_FIELD_NUMBER: _ClassVar[int]
     id: str
     take_window: TakeWindow
     set_schedule: SetSchedule
-    def __init__(self, id: _Optional[str] = ..., take_window: _Optional[_Union[TakeWindow, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ...) -> None: ...
+    find_processes: FindProcesses
+    find_traces: FindTraces
+    read_trace: ReadTrace
+    def __init__(self, id: _Optional[str] = ..., take_window: _Optional[_Union[TakeWindow, _Mapping]] = ..., set_schedule: _Optional[_Union[SetSchedule, _Mapping]] = ..., find_processes: _Optional[_Union[FindProcesses, _Mapping]] = ..., find_traces: _Optional[_Union[FindTraces, _Mapping]] = ..., read_trace: _Optional[_Union[ReadTrace, _Mapping]] = ...) -> None: ...
 
 class TakeWindow(_message.Message):
-    __slots__ = ("pids", "steps", "duration_ms", "shapes")
+    __slots__ = ("pids", "steps", "duration_ms", "shapes", "processes", "modulus", "remainder", "keep_trace", "within_ms", "asked_by")
     PIDS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     SHAPES_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    MODULUS_FIELD_NUMBER: _ClassVar[int]
+    REMAINDER_FIELD_NUMBER: _ClassVar[int]
+    KEEP_TRACE_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
     pids: _containers.RepeatedScalarFieldContainer[int]
     steps: int
     duration_ms: int
     shapes: bool
-    def __init__(self, pids: _Optional[_Iterable[int]] = ..., steps: _Optional[int] = ..., duration_ms: _Optional[int] = ..., shapes: _Optional[bool] = ...) -> None: ...
+    processes: _containers.RepeatedScalarFieldContainer[str]
+    modulus: int
+    remainder: int
+    keep_trace: bool
+    within_ms: int
+    asked_by: str
+    def __init__(self, pids: _Optional[_Iterable[int]] = ..., steps: _Optional[int] = ..., duration_ms: _Optional[int] = ..., shapes: _Optional[bool] = ..., processes: _Optional[_Iterable[str]] = ..., modulus: _Optional[int] = ..., remainder: _Optional[int] = ..., keep_trace: _Optional[bool] = ..., within_ms: _Optional[int] = ..., asked_by: _Optional[str] = ...) -> None: ...
+
+class FindProcesses(_message.Message):
+    __slots__ = ("job", "process", "model")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    process: str
+    model: str
+    def __init__(self, job: _Optional[str] = ..., process: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
+
+class ProcessList(_message.Message):
+    __slots__ = ("id", "processes", "left_out")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    processes: _containers.RepeatedCompositeFieldContainer[FoundProcess]
+    left_out: int
+    def __init__(self, id: _Optional[str] = ..., processes: _Optional[_Iterable[_Union[FoundProcess, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class FoundProcess(_message.Message):
+    __slots__ = ("process", "pid", "job", "model", "user", "rank", "world_size", "step_ns", "steps")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STEP_NS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    pid: int
+    job: str
+    model: str
+    user: str
+    rank: int
+    world_size: int
+    step_ns: int
+    steps: int
+    def __init__(self, process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., step_ns: _Optional[int] = ..., steps: _Optional[int] = ...) -> None: ...
+
+class WindowOutcome(_message.Message):
+    __slots__ = ("id", "process", "outcome", "reason", "detail", "window", "steps", "first_step", "duration_ns", "kept", "not_kept")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    process: str
+    outcome: Outcome
+    reason: str
+    detail: str
+    window: bytes
+    steps: int
+    first_step: int
+    duration_ns: int
+    kept: bool
+    not_kept: str
+    def __init__(self, id: _Optional[str] = ..., process: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., window: _Optional[bytes] = ..., steps: _Optional[int] = ..., first_step: _Optional[int] = ..., duration_ns: _Optional[int] = ..., kept: _Optional[bool] = ..., not_kept: _Optional[str] = ...) -> None: ...
+
+class FindTraces(_message.Message):
+    __slots__ = ("window",)
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    window: str
+    def __init__(self, window: _Optional[str] = ...) -> None: ...
+
+class TraceList(_message.Message):
+    __slots__ = ("id", "traces", "left_out")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    traces: _containers.RepeatedCompositeFieldContainer[KeptTrace]
+    left_out: int
+    def __init__(self, id: _Optional[str] = ..., traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class KeptTrace(_message.Message):
+    __slots__ = ("window", "format", "bytes", "sha256", "kept_unix_ns", "start_unix_ns", "process", "pid", "job", "model", "user", "rank", "node")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    KEPT_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    window: bytes
+    format: str
+    bytes: int
+    sha256: bytes
+    kept_unix_ns: int
+    start_unix_ns: int
+    process: str
+    pid: int
+    job: str
+    model: str
+    user: str
+    rank: int
+    node: str
+    def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+
+class ReadTrace(_message.Message):
+    __slots__ = ("window", "offset", "most")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MOST_FIELD_NUMBER: _ClassVar[int]
+    window: bytes
+    offset: int
+    most: int
+    def __init__(self, window: _Optional[bytes] = ..., offset: _Optional[int] = ..., most: _Optional[int] = ...) -> None: ...
+
+class TracePart(_message.Message):
+    __slots__ = ("id", "offset", "data", "reason")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    offset: int
+    data: bytes
+    reason: str
+    def __init__(self, id: _Optional[str] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class SetSchedule(_message.Message):
     __slots__ = ("interval_s", "steps", "duration_ms")
@@ -676,3 +853,97 @@ class QueryResponse(_message.Message):
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     answer: bytes
     def __init__(self, answer: _Optional[bytes] = ...) -> None: ...
+
+class CaptureRequest(_message.Message):
+    __slots__ = ("which", "node", "all_ranks", "ranks", "steps", "duration_ms", "keep_trace", "within_ms")
+    WHICH_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ALL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_TRACE_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_MS_FIELD_NUMBER: _ClassVar[int]
+    which: FindProcesses
+    node: str
+    all_ranks: bool
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    steps: int
+    duration_ms: int
+    keep_trace: bool
+    within_ms: int
+    def __init__(self, which: _Optional[_Union[FindProcesses, _Mapping]] = ..., node: _Optional[str] = ..., all_ranks: _Optional[bool] = ..., ranks: _Optional[_Iterable[int]] = ..., steps: _Optional[int] = ..., duration_ms: _Optional[int] = ..., keep_trace: _Optional[bool] = ..., within_ms: _Optional[int] = ...) -> None: ...
+
+class CaptureEvent(_message.Message):
+    __slots__ = ("found", "outcome")
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    found: CaptureFound
+    outcome: WindowOutcome
+    def __init__(self, found: _Optional[_Union[CaptureFound, _Mapping]] = ..., outcome: _Optional[_Union[WindowOutcome, _Mapping]] = ...) -> None: ...
+
+class CaptureFound(_message.Message):
+    __slots__ = ("targets", "passed_over", "silent", "agents", "world_size", "modulus", "remainder")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    PASSED_OVER_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODULUS_FIELD_NUMBER: _ClassVar[int]
+    REMAINDER_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedCompositeFieldContainer[CaptureTarget]
+    passed_over: int
+    silent: _containers.RepeatedCompositeFieldContainer[SilentAgent]
+    agents: int
+    world_size: int
+    modulus: int
+    remainder: int
+    def __init__(self, targets: _Optional[_Iterable[_Union[CaptureTarget, _Mapping]]] = ..., passed_over: _Optional[int] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., agents: _Optional[int] = ..., world_size: _Optional[int] = ..., modulus: _Optional[int] = ..., remainder: _Optional[int] = ...) -> None: ...
+
+class CaptureTarget(_message.Message):
+    __slots__ = ("process", "node")
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    process: FoundProcess
+    node: str
+    def __init__(self, process: _Optional[_Union[FoundProcess, _Mapping]] = ..., node: _Optional[str] = ...) -> None: ...
+
+class SilentAgent(_message.Message):
+    __slots__ = ("node", "reason")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    reason: str
+    def __init__(self, node: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class TraceListRequest(_message.Message):
+    __slots__ = ("window", "node")
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    window: str
+    node: str
+    def __init__(self, window: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+
+class TraceListing(_message.Message):
+    __slots__ = ("traces", "silent", "left_out")
+    TRACES_FIELD_NUMBER: _ClassVar[int]
+    SILENT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    traces: _containers.RepeatedCompositeFieldContainer[KeptTrace]
+    silent: _containers.RepeatedCompositeFieldContainer[SilentAgent]
+    left_out: int
+    def __init__(self, traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+
+class GetTraceRequest(_message.Message):
+    __slots__ = ("window",)
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    window: bytes
+    def __init__(self, window: _Optional[bytes] = ...) -> None: ...
+
+class TraceChunk(_message.Message):
+    __slots__ = ("head", "data")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    head: KeptTrace
+    data: bytes
+    def __init__(self, head: _Optional[_Union[KeptTrace, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...

@@ -168,3 +168,161 @@ class Query:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class ControlStub:
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Capture = channel.unary_stream(
+                '/roofwatch.v1.Control/Capture',
+                request_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureRequest.SerializeToString,
+                response_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureEvent.FromString,
+                _registered_method=True)
+        self.ListTraces = channel.unary_unary(
+                '/roofwatch.v1.Control/ListTraces',
+                request_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListRequest.SerializeToString,
+                response_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListing.FromString,
+                _registered_method=True)
+        self.GetTrace = channel.unary_stream(
+                '/roofwatch.v1.Control/GetTrace',
+                request_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.GetTraceRequest.SerializeToString,
+                response_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceChunk.FromString,
+                _registered_method=True)
+
+
+class ControlServicer:
+    """Missing associated documentation comment in .proto file."""
+
+    def Capture(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTraces(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTrace(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ControlServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Capture': grpc.unary_stream_rpc_method_handler(
+                    servicer.Capture,
+                    request_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureRequest.FromString,
+                    response_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureEvent.SerializeToString,
+            ),
+            'ListTraces': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTraces,
+                    request_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListRequest.FromString,
+                    response_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListing.SerializeToString,
+            ),
+            'GetTrace': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetTrace,
+                    request_deserializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.GetTraceRequest.FromString,
+                    response_serializer=roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceChunk.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'roofwatch.v1.Control', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('roofwatch.v1.Control', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Control:
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def Capture(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/roofwatch.v1.Control/Capture',
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureRequest.SerializeToString,
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.CaptureEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTraces(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roofwatch.v1.Control/ListTraces',
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListRequest.SerializeToString,
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceListing.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTrace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/roofwatch.v1.Control/GetTrace',
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.GetTraceRequest.SerializeToString,
+            roofwatch_dot_proto_dot_v1_dot_roofwatch__pb2.TraceChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
