@@ -111,3 +111,11 @@ def update(table: Table, names: Sequence[str]) -> str:
         f"{_quote(n)}=coalesce(excluded.{_quote(n)},{_quote(table.name)}.{_quote(n)})" for n in names if n not in keys
     )
     return f"ON CONFLICT ({key}) DO UPDATE SET {assignments}"
+
+
+def newest(table: Table, names: Sequence[str], by: str) -> str:
+    """On conflict take the new row as it is, unless the one that is there is newer by a column."""
+    key = ",".join(_quote(column.name) for column in table.primary_key.columns)
+    keys = {column.name for column in table.primary_key.columns}
+    assignments = ",".join(f"{_quote(n)}=excluded.{_quote(n)}" for n in names if n not in keys)
+    return f"ON CONFLICT ({key}) DO UPDATE SET {assignments} WHERE excluded.{by}>={_quote(table.name)}.{by}"

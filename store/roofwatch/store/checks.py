@@ -9,6 +9,7 @@ from itertools import chain
 from typing import NoReturn
 
 from roofwatch.model.record import (
+    BudgetState,
     Collective,
     Device,
     DeviceWindow,
@@ -18,6 +19,7 @@ from roofwatch.model.record import (
     Node,
     Padding,
     Process,
+    ProcessState,
     Signature,
     Window,
 )
@@ -29,6 +31,8 @@ MAX_TEXT = 1 << 16  # characters; the names of C++ templates run to thousands
 MAX_PARTS = 10_000  # collectives, or graphs, in one window
 MAX_LENGTHS = 8192  # distinct lengths of one window's sequences
 MAX_SHAPES = 256  # distinct shapes of one window's padded batches
+MAX_SHARE = 1e9  # of a job's time
+MAX_REASONS = 64  # why windows of a process were not taken
 MAX_STATE = 1e15  # Hz, W, °C: a million times a device of today
 LEAST_PEAK = 1.0  # FLOP/s, bytes/s: what is below divides by nothing
 MAX_RATE = 1e24  # FLOP/s, bytes/s, FLOP per byte: a hundred million times a device of today
@@ -59,6 +63,27 @@ def check_window(w: Window) -> None:
         in_range("the cost", [abs(value or 0) for value in steps], MAX_NS)  # lost time can be negative: noise
     if w.padding is not None:
         _check_padding(w.padding)
+    if w.budget is not None:
+        _check_budget(w.budget)
+
+
+def check_state(s: ProcessState) -> None:
+    """Refuse how a process stands."""
+    in_range("the time of a state", (s.unix_ns, s.since_unix_ns), MAX_UNIX_NS)
+    _check_budget(s.budget)
+    if len(s.skipped) > MAX_REASONS:
+        fail(f"{len(s.skipped)} reasons why windows were not taken: at most {MAX_REASONS}")
+    check_texts(*s.skipped)
+    in_range("windows not taken", s.skipped.values(), MAX_COUNT)
+
+
+def _check_budget(b: BudgetState) -> None:
+    check_texts(b.reason)
+    shares = (b.budget_share, b.hard_stop_share, b.spent_share)
+    if not all(-MAX_SHARE < value < MAX_SHARE for value in shares if value is not None):
+        fail("a budget or what is spent of it is out of range")
+    in_range("a budget's times", [abs(value or 0) for value in (b.balance_ns, b.charged_ns)], MAX_NS)
+    in_range("an interval", (b.interval_ns or 0, b.event_cap or 0), MAX_NS)
 
 
 def _check_padding(p: Padding) -> None:

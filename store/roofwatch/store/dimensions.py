@@ -10,11 +10,18 @@ from itertools import chain
 import numpy as np
 from sqlalchemy import Connection
 
-from roofwatch.model.record import Node, Process
+from roofwatch.model.record import Node, Process, ProcessState
 from roofwatch.store import bulk, schema
 from roofwatch.store.identity import node_id, text_id
 from roofwatch.store.known import Known
-from roofwatch.store.rows import DEVICE_NAMES, SIGNATURE_NAMES, device_row, signature_row
+from roofwatch.store.rows import (
+    DEVICE_NAMES,
+    PROCESS_STATE_NAMES,
+    SIGNATURE_NAMES,
+    device_row,
+    signature_row,
+    state_of_process_row,
+)
 from roofwatch.store.unpack import Unpacked
 from roofwatch.store.written import Written
 
@@ -31,6 +38,7 @@ class Dimensions:
         for work in group:
             for w in work.windows:
                 self._process(connection, w.window.process, w.process_id)
+        self._states(connection, group)
         devices = dict(chain.from_iterable(work.devices.items() for work in group))
         news = self.known.news(schema.devices, devices)
         flat = list(chain.from_iterable(device_row(i, *d) for i, d in news.items()))
@@ -75,6 +83,19 @@ class Dimensions:
         )  # fmt: skip
         bulk.insert(connection, schema.processes, names, row, bulk.update(schema.processes, names))
         self._labels(connection, identity, p.labels)
+
+    def _states(self, connection: Connection, group: Sequence[Unpacked]) -> None:
+        """How processes stand with their agents: the newest that is told of each."""
+        told: dict[int, ProcessState] = {}
+        for work in group:
+            for identity, state in work.states:
+                if identity not in told or state.unix_ns >= told[identity].unix_ns:
+                    told[identity] = state
+        for identity, state in told.items():
+            self._process(connection, state.process, identity)
+        flat = list(chain.from_iterable(state_of_process_row(i, state) for i, state in told.items()))
+        t = schema.process_states
+        bulk.insert(connection, t, PROCESS_STATE_NAMES, flat, bulk.newest(t, PROCESS_STATE_NAMES, "seen_unix_ns"))
 
     def _labels(self, connection: Connection, owner: int, labels: Mapping[str, str]) -> None:
         t = schema.labels

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from roofwatch.model.answer import device_json, estimated, weight_of
-from roofwatch.model.record import Cost, Device, DeviceState, Padding, Signature
+from roofwatch.model.record import BudgetState, Cost, Device, DeviceState, Padding, ProcessState, Signature
 from roofwatch.store import schema
 from roofwatch.store.unpack import UnpackedWindow
 
 COLLECTIVE_NAMES = tuple(c.name for c in schema.collectives.columns)
 IDLE_CAUSE_NAMES = tuple(c.name for c in schema.idle_causes.columns)
+PROCESS_STATE_NAMES = tuple(c.name for c in schema.process_states.columns)
 KERNEL_BLOCK_NAMES = tuple(c.name for c in schema.kernel_blocks.columns)
 GRAPH_NAMES = tuple(c.name for c in schema.graphs.columns)
 WINDOW_DEVICE_NAMES = tuple(c.name for c in schema.window_devices.columns)
@@ -51,7 +52,22 @@ def window_row(uid: bytes, unpacked: UnpackedWindow) -> tuple[Any, ...]:
         w.ledger.compared_ns, w.ledger.disagreed_ns, w.ledger.layout_ns, w.ledger.python_events,
         w.ledger.waits, w.ledger.wait_ns, w.ledger.longest_wait_ns, *_lengths(w.padding),
         unpacked.devices_id, w.span_ns, sum(estimated(d.span_ns, weight_of(w, d)) for d in w.devices),
-        sum(g.total_ns for g in w.graphs), sum(g.attributed_ns for g in w.graphs),
+        sum(g.total_ns for g in w.graphs), sum(g.attributed_ns for g in w.graphs), *_budget(w.budget),
+    )  # fmt: skip
+
+
+def state_of_process_row(identity: int, s: ProcessState) -> tuple[Any, ...]:
+    """A row of ``process_states``."""
+    skipped = json.dumps(dict(sorted(s.skipped.items())))
+    return identity, s.unix_ns, s.since_unix_ns, *_budget(s.budget), skipped
+
+
+def _budget(b: BudgetState | None) -> tuple[Any, ...]:
+    if b is None:
+        return (None,) * 9
+    return (
+        b.reason or None, b.budget_share, b.hard_stop_share, b.spent_share, b.balance_ns, b.charged_ns, b.measured,
+        b.interval_ns, b.event_cap,
     )  # fmt: skip
 
 

@@ -8,6 +8,8 @@ On Postgres windows and what they are made of are partitioned by the day that is
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     Column,
@@ -36,12 +38,11 @@ from roofwatch.store.rollup_schema import (
 __all__ = [
     "BOUNDS", "BOUND_CODES", "EVIDENCES", "EVIDENCE_CODES", "NO_KERNELS", "REVISION", "agent_drops", "agents",
     "cause_sums", "collectives", "device_sets", "device_sums", "devices", "drop_sums", "graphs", "idle_causes",
-    "kernel_blocks", "kernel_hours",
-    "kernel_sums", "labels", "metadata", "nodes", "processes", "rollups", "roofs", "segments", "signatures", "texts",
-    "window_devices", "window_drops", "window_sums", "windows",
+    "kernel_blocks", "kernel_hours", "kernel_sums", "labels", "metadata", "nodes", "process_states", "processes",
+    "rollups", "roofs", "segments", "signatures", "texts", "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
 
-REVISION = "0010"  # the newest migration
+REVISION = "0011"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -99,6 +100,33 @@ processes = Table(
     text("model", null=True),
     text("versions"),  # JSON object
     Index("processes_node", "node_id"),
+)
+
+
+def _budget() -> tuple[Column[Any], ...]:
+    """``BudgetState``, in its order: the account of a process's job, and the schedule that follows. Null: not told."""
+    return (
+        text("interval_reason", null=True),
+        Column("budget_share", Double, nullable=True),
+        Column("hard_stop_share", Double, nullable=True),
+        Column("spent_share", Double, nullable=True),
+        whole("balance_ns", null=True),
+        whole("charged_ns", null=True),
+        Column("charge_measured", Boolean, nullable=True),
+        whole("interval_ns", null=True),
+        whole("event_cap", null=True),
+    )
+
+
+# How a process stands with its agent, as it was told last.
+process_states = Table(
+    "process_states",
+    metadata,
+    key("process_id"),
+    whole("seen_unix_ns"),
+    whole("since_unix_ns"),  # when it registered
+    *_budget(),
+    text("skipped"),  # JSON object: windows not taken since then, by reason
 )
 
 # Labels of nodes and processes; the owner's id is a content hash, so one column serves both.
@@ -246,6 +274,7 @@ windows = Table(
     whole("est_span_ns", default=0),
     whole("graph_ns", default=0),
     whole("graph_attributed_ns", default=0),
+    *_budget(),
     Index("windows_process_start", "process_id", "start_unix_ns"),
     Index("windows_start", "start_unix_ns"),
     # Postgres makes a text unique within a partition only: there each has an index of its own (postgres_partitions.py).

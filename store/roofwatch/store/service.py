@@ -238,6 +238,7 @@ def _foreign(unpacked: Unpacked, connection: Connection) -> Refusal | None:
     if unpacked.agent != connection.agent:
         return Refusal(Why.NODE, f"'{caller.name}' may not send segments of another agent")
     hosts = {w.window.process.node.host for w in unpacked.windows}
+    hosts |= {state.process.node.host for _, state in unpacked.states}
     return next((_stranger(caller, host) for host in sorted(hosts) if not caller.may_write(host)), None)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from roofwatch.model.record import Device, Signature, Window
+from roofwatch.model.record import Device, ProcessState, Signature, Window
 from roofwatch.proto import codec
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import wire
 from roofwatch.store.blocks import Ints
-from roofwatch.store.checks import MAX_COUNT, check_texts, check_window, in_range
+from roofwatch.store.checks import MAX_COUNT, check_state, check_texts, check_window, in_range
 from roofwatch.store.dictionary import Dictionaries, Resolved
 from roofwatch.store.facts import Facts, Roofs, of_segment
 from roofwatch.store.identity import devices_id
@@ -51,6 +51,7 @@ class Unpacked:
     told: Roofs
     drops: dict[str, int]
     rows: int
+    states: list[tuple[int, ProcessState]] = field(default_factory=list)  # with the ids of their processes
     envelope: pb.SegmentEnvelope | None = None  # as it came: what a journal keeps
 
     @property
@@ -122,8 +123,16 @@ class Unpacker:
             told=roofs,
             drops=dict(message.agent_drops),
             rows=rows,
+            states=_states(message, dictionary),
             envelope=envelope,
         )
+
+
+def _states(message: Any, dictionary: Resolved) -> list[tuple[int, ProcessState]]:
+    found = dictionary.decoder.states(message)
+    for state in found:
+        check_state(state)
+    return [(dictionary.process_ids[told.process], state) for told, state in zip(message.states, found, strict=True)]
 
 
 def _window(message: Any, facts: Facts, dictionary: Resolved) -> UnpackedWindow:

@@ -35,6 +35,7 @@ _TOLD = (
     "events_read", "device_time_ns", "linked_ns", "backlog_ns", "classifiable_ns", "classified_ns", "named_ns",
     "close_path", "open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns", "parse_cpu_ns", "base_step_ns",
     "longest_step_ns", "span_ns", "est_span_ns", "padding_real_tokens", "padding_padded_tokens",
+    "charged_ns", "spent_share", "budget_share", "interval_ns", "interval_reason",
 )  # fmt: skip
 _CAUSES = (
     "total_ns", "est_ns", "count", "longest_ns", "startup_ns", "startup_est_ns", "startup_count",

@@ -26,7 +26,7 @@ from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
 Numbered = Sequence[tuple[int, UnpackedWindow]]
 DIMENSIONS = ("nodes", "devices", "texts", "signatures", "device_sets", "processes", "roofs", "agents", "segments",
-              "agent_drops")  # fmt: skip
+              "agent_drops", "process_states")  # fmt: skip
 PARTS = ("window_drops", "window_devices", "idle_causes", "collectives", "graphs")
 
 

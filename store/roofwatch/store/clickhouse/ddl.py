@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.clickhouse.tables import LAYOUTS, OWN, Layout
 
-VERSION = 1  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
-CHANGES: dict[int, Sequence[str]] = {}  # what brings the tables of the version before to this one
+VERSION = 2  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
 VERSIONS = "roofwatch_versions"
 
 
@@ -65,6 +64,25 @@ def statements(cluster: str = "") -> list[str]:
     return [text for name, layout in {**LAYOUTS, **OWN}.items() for text in create(name, layout, cluster)]
 
 
+def _second(cluster: str) -> Iterator[str]:
+    """What windows were charged, and how processes stand with their agents."""
+    share, whole = "Nullable(Float64) CODEC(ZSTD(1))", "Nullable(Int64) CODEC(ZSTD(1))"
+    columns = {
+        "interval_reason": "LowCardinality(Nullable(String)) CODEC(ZSTD(1))",
+        **dict.fromkeys(("budget_share", "hard_stop_share", "spent_share"), share),
+        **dict.fromkeys(("balance_ns", "charged_ns"), whole),
+        "charge_measured": "Nullable(Bool) CODEC(ZSTD(1))",
+        **dict.fromkeys(("interval_ns", "event_cap"), whole),
+    }
+    added = ", ".join(f"ADD COLUMN IF NOT EXISTS `{name}` {kind}" for name, kind in columns.items())
+    for table in dict.fromkeys((stored("windows", cluster), "windows")):
+        yield f"ALTER TABLE {table}{on(cluster)} {added}"
+    yield from create("process_states", LAYOUTS["process_states"], cluster)
+
+
+CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second}  # from the tables of the version before to this one
+
+
 def version(connection: Connection) -> int | None:
     """Which version's tables there are; None where there are none of ours."""
     if not connection.exec_driver_sql(f"EXISTS TABLE {VERSIONS}").scalar_one():
@@ -83,7 +101,7 @@ def migrate(connection: Connection) -> None:
         if {name for (name,) in others} - {*LAYOUTS, *OWN, *(f"{name}_local" for name in LAYOUTS)}:
             return  # another program's database stays as it is
     wanted = statements(cluster_of(connection)) if found is None else [
-        text for number in range(found + 1, VERSION + 1) for text in CHANGES[number]
+        text for number in range(found + 1, VERSION + 1) for text in CHANGES[number](cluster_of(connection))
     ]  # fmt: skip
     for text in wanted:
         connection.exec_driver_sql(text)

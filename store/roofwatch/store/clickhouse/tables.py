@@ -85,7 +85,8 @@ _DAY = f"intDiv({{}}, {1 << SERIAL_BITS})"
 _PIECES = f"(grain, intDiv(bucket_unix_ns, {DAY_S * SECOND_NS}))"
 _ONCE = {"non_replicated_deduplication_window": 10_000}  # inserts remembered: thousands of batches
 _NEWEST = "ReplacingMergeTree"
-_NAMES = {"trigger", "collector", "cause", "reason", "close_path", "throttle", "kind", "phase", "vendor"}
+_NAMES = {"trigger", "collector", "cause", "reason", "close_path", "throttle", "kind", "phase", "vendor",
+          "interval_reason"}  # fmt: skip
 
 
 _KINDS = ((Boolean, "Bool"), (SmallInteger, "Int16"), (BigInteger, "Int64"), (Integer, "Int32"), (Double, "Float64"))
@@ -121,6 +122,8 @@ def _layouts() -> dict[str, Layout]:
         found[table.name] = Layout(_plain(table), _key(table), _NEWEST)
     for table in (schema.processes, schema.roofs, schema.agents):
         found[table.name] = Layout(_plain(table), _key(table), "CoalescingMergeTree")
+    states = schema.process_states
+    found[states.name] = Layout(_plain(states), _key(states), _NEWEST, ("seen_unix_ns",))
     gone = {"version": "UInt64", "deleted": "UInt8"}
     found["labels"] = Layout(_plain(schema.labels, gone), _key(schema.labels), _NEWEST, ("version", "deleted"))
     found["windows"] = Layout(
