@@ -34,6 +34,24 @@ def test_a_window_opens_at_a_step_of_the_remainder(jobs: Jobs, agent: LittleAgen
     assert jobs.end(job).code == 0
 
 
+def test_a_window_opens_at_the_first_listed_step_that_has_not_passed(jobs: Jobs, agent: LittleAgent) -> None:
+    """Step 1 has passed, so it is one of the others; where all have passed it is told at once, with the count."""
+    job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + LOOP, agent.path, run=True)
+    connection = agent.accept()
+    seen = connection.take(steps=1)[0]["steps_seen"]
+    listed = list(range(seen + 50, seen + 5000, 50))[:60]
+    window, _ = connection.take(steps=2, at_steps=[1, *listed])
+    assert (window["type"], window["steps"]) == (protocol.WINDOW, 2)
+    assert window["first_step"] in listed
+    refused, _ = connection.take(steps=2, at_steps=[1, 2, seen])
+    assert (refused["type"], refused["reason"], refused["detail"]) == (protocol.REFUSED, protocol.NO_STEPS, "passed")
+    assert refused["steps_seen"] >= window["steps_seen"]
+    for wrong in ([], [1.5], "7", list(range(100))):
+        window, _ = connection.take(steps=1, at_steps=wrong)
+        assert (window["type"], window["steps"]) == (protocol.WINDOW, 1)
+    assert jobs.end(job).code == 0
+
+
 @pytest.mark.parametrize(
     ("count", "align", "warm", "boundary"),
     [
@@ -48,6 +66,13 @@ def test_a_window_opens_at_a_step_of_the_remainder(jobs: Jobs, agent: LittleAgen
 def test_the_warm_up_comes_before_the_step(count: int, align: Any, warm: int, boundary: int) -> None:
     """The next of 4, 12, 20 …, and one before where a step is for warming up; after step 7 it is too late for 8."""
     window = Window({"align": align}, first=False, by_steps=True)
+    assert window.first_boundary(count, warm) == boundary
+
+
+@pytest.mark.parametrize(("count", "warm", "boundary"), [(10, 0, 12), (11, 1, 19), (10, 1, 11), (12, 0, 20)])
+def test_listed_steps_leave_room_for_the_warm_up(count: int, warm: int, boundary: int) -> None:
+    """Of 12 and 20, in any order; a remainder beside them is for older hooks."""
+    window = Window({"at_steps": [20, 12], "align": [1 << 20, 12]}, first=False, by_steps=True)
     assert window.first_boundary(count, warm) == boundary
 
 

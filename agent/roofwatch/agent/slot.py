@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roofwatch.agent import governor
 from roofwatch.agent.governor import Account, Spending
 from roofwatch.agent.plan import Plan, Rates
-from roofwatch.agent.ranks import Run
+from roofwatch.agent.ranks import Pace, Run
 from roofwatch.agent.registry import Member
-from roofwatch.model.record import Trigger
+from roofwatch.model.record import Trigger, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a window: taken where ``window`` is set, lost where ``taken``, else refused; why and a word."""
+
+    reason: str = ""
+    detail: str = ""
+    taken: bool = False
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Somebody who asked for a window and waits for it."""
+
+    told: Callable[[Ended], None]
+    keep: bool = False  # its trace
 
 
 @dataclass(slots=True)
@@ -22,6 +41,13 @@ class Open:
     plan: Plan
     batch: int  # the same for ranks that were asked together
     deadline: asyncio.TimerHandle
+    asker: Asker | None = None
+
+    def end(self, ended: Ended) -> None:
+        """Tell who asked for it; once."""
+        asker, self.asker = self.asker, None
+        if asker is not None:
+            asker.told(ended)
 
 
 @dataclass(slots=True)
@@ -40,6 +66,7 @@ class Slot:
     last_start_ns: int | None = None
     unread: int = 0  # windows that arrived and are not read yet
     run: Run | None = None  # the job that it is a rank of
+    pace: Pace = field(default_factory=Pace)  # its optimizer steps
     jitter: float = 1.0  # of the pause after the next answer, the same for ranks that were asked together
     waited: int = 0  # for other ranks
     resting_until: float = 0.0  # loop time; it cannot take windows now, so nobody waits for it

@@ -1,12 +1,14 @@
 """What the agent asked for: one window, within this process's own limits; or a refusal."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
+from . import protocol
 from .cost import Stamps
 
 FIRST_NS = 50_000_000  # a process's first window, while its cost is unknown
 MOST_NS = 10_000_000_000  # a window that the agent forgot to bound
 MOST_APART = 1 << 20  # steps; an alignment beyond it would never be reached
+MOST_LISTED = 64
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault
@@ -29,6 +31,7 @@ class Window:
         self.duration_ns = min(int(float(request.get("duration_ms") or 50) * 1e6), self.max_ns)
         self.shapes = bool(request.get("shapes")) and not careful
         self.align = _alignment(request.get("align"))
+        self.listed = _listed(request.get("at_steps"))
         self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
         self.start_unix_ns = 0
         self.whole = False  # cut at a step boundary
@@ -37,9 +40,24 @@ class Window:
         self.at = Stamps()
 
     def first_boundary(self, count: int, warm: int) -> int:
-        """The step at whose end the opening begins: after ``count``, and ``warm`` steps before one as asked for."""
+        """The step at whose end the opening begins: after ``count``, and ``warm`` steps before one as asked for.
+
+        Raises Refused where every step asked for has passed.
+        """
+        if self.listed:
+            for step in self.listed:
+                if step - warm > count:
+                    return step - warm
+            raise Refused(protocol.NO_STEPS, "passed")
         modulus, remainder = self.align
         return count + 1 + (remainder - warm - count - 1) % modulus
+
+
+def _listed(asked: Any) -> List[int]:
+    """The steps at one of which a window may open, ascending; none where nothing of the kind is asked."""
+    if isinstance(asked, list) and len(asked) <= MOST_LISTED and all(type(step) is int for step in asked):
+        return sorted(asked)
+    return []
 
 
 def _alignment(asked: Any) -> Tuple[int, int]:

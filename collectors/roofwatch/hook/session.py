@@ -135,7 +135,7 @@ class Session:
         try:
             taken = self.taker.take(request)
         except Refused as refusal:
-            answer.update(reason=refusal.reason, detail=refusal.detail)
+            answer.update(reason=refusal.reason, detail=refusal.detail, steps_seen=self.taker.steps.count)
         except Exception as error:
             failure("window", error)
             answer.update(reason=protocol.ERROR, detail=type(error).__name__)

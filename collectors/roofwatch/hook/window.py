@@ -152,10 +152,11 @@ class Taker:
             self.check()
             if self.phase != IDLE:
                 raise Refused(protocol.BUSY)
+            first = window.first_boundary(self.steps.count, warm=int(self.path.warms)) if by_steps else NEVER
             padding.ready()
             self.window, self.phase = window, ARMED
             if by_steps:
-                self.steps.at = window.first_boundary(self.steps.count, warm=int(self.path.warms))
+                self.steps.at = first
             elif self.path.any_thread:
                 self._guarded(self._open, window)
         try:
