@@ -204,32 +204,41 @@ def test_an_npu_has_time_for_its_analysis_and_its_metrics_in_turn(run_loop, monk
 
 
 def test_ranks_of_a_job_are_asked_together_for_the_same_steps(run_loop, eventually):
-    """Three ranks of one job, one of another, one process without a rank: one alignment for the three, none for others.
+    """Three ranks of one job, one of another, one process without a rank: each job has its own steps, the last none.
 
-    A step of 40 ms on the slowest: 50 steps are 2 s, so they open at a step of one remainder modulo 64.
+    Steps of 20 ms, counted by the test's own clock. A fresh process is asked four times as often as every 2 s: about
+    every 0.5 s, 25 steps, so a meeting in each block of 32 (the nearest power of two). Asked for are the meetings ahead.
     """
 
     async def main():
-        scheduler, _, _ = scheduled(0, interval=1)
+        scheduler, _, _ = scheduled(0, interval=2)
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         ranks = [Peer(rank=rank) for rank in range(3)]
         others = [Peer(rank=1, job="slurm:8.0"), Peer()]
         for member in (*ranks, *others):
             scheduler.add(member)
         rounds = []
         for number in range(3):
-            await eventually(lambda: all(len(m.sent) == number + 1 for m in (*ranks, *others)), 5)  # noqa: B023
-            rounds.append([member.sent[-1].get("align") for member in ranks])
+            await eventually(lambda: all(len(m.sent) == number + 1 for m in (*ranks, *others)), 8)  # noqa: B023
+            rounds.append([member.sent[-1].get("at_steps") for member in (*ranks, *others)])
             assert max(m.times[-1] for m in ranks) - min(m.times[-1] for m in ranks) < 0.05
-            for rank, member in enumerate((*ranks, *others)):
+            count = 1000 + int((clock() - begun) / 0.02)
+            for member in (*ranks, *others):
+                scheduler.stepped(member, count, 20 * MS)
                 scheduler.answered(member, member.sent[-1]["request"])
-                scheduler.learned(member, Seen(50 * MS, 500, 2, (20 + 10 * rank) * MS))
+                scheduler.learned(member, Seen(50 * MS, 500, 2 if number else None, 20 * MS))
         scheduler.stop()
-        assert rounds[0] == [None] * 3  # nobody knows yet how long a step is
-        for align in rounds[1:]:
-            assert align == [align[0]] * 3
-            assert (align[0][0], 0 <= align[0][1] < 64) == (64, True)
-        assert {message["trigger"] for member in ranks for message in member.sent} == {"synchronized"}
-        assert not any("align" in message for member in others for message in member.sent)
+        assert rounds[0] == [None] * 5  # nobody knows yet where the steps are
+        for at in rounds[1:]:
+            assert at[0] == at[1] == at[2] != at[3]
+            assert at[4] is None
+            assert at[0] == sorted(set(at[0]))
+            assert len({step // 32 for step in at[0]}) == len(at[0]) == 16
+        own = [m for m in ranks[0].sent if "at_steps" in m]
+        assert [m["align"] for m in own] == [[1 << 20, m["at_steps"][0]] for m in own]
+        assert [m["trigger"] for m in ranks[0].sent] == ["synchronized"] * 3
+        assert {m["trigger"] for m in others[1].sent} == {"periodic"}
 
     run_loop(main)
 
@@ -268,11 +277,12 @@ def test_nobody_waits_for_a_rank_that_cannot_take_windows(run_loop, eventually):
         scheduler.answered(ranks[2], ranks[2].sent[-1]["request"], refused="unsupported")
         for number in range(2):
             for member in ranks[:2]:
+                scheduler.stepped(member, 1000 + 50 * number, 10 * MS)
                 scheduler.answered(member, member.sent[-1]["request"])
                 scheduler.learned(member, Seen(50 * MS, 500, 2, 10 * MS))
             await eventually(lambda: all(len(m.sent) == number + 2 for m in ranks[:2]), 3)  # noqa: B023
         assert len(ranks[2].sent) == 1
-        assert ranks[0].sent[-1]["align"] == ranks[1].sent[-1]["align"]
+        assert ranks[0].sent[-1]["at_steps"] == ranks[1].sent[-1]["at_steps"]
         assert counters.windows.get("deferred", 0) == 0
         scheduler.stop()
 

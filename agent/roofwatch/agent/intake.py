@@ -19,7 +19,7 @@ from roofwatch.agent.plan import Seen
 from roofwatch.agent.registry import Member
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.agent.sealer import Sealer
-from roofwatch.agent.slot import Open
+from roofwatch.agent.slot import Ended, Open
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.record import Vendor, Window
@@ -75,8 +75,9 @@ class Intake:
         given = message.get("reason")
         reason = given if given in protocol.REASONS else protocol.ERROR
         request = messages.integer(message.get("request"))
-        if request is not None and self.scheduler.answered(member, request, refused=str(reason)) is not None:
-            detail = messages.text(message.get("detail"))
+        self.scheduler.stepped(member, messages.integer(message.get("steps_seen")), None)
+        detail = messages.text(message.get("detail")) or ""
+        if request is not None and self.scheduler.answered(member, request, refused=str(reason), detail=detail):
             self._log.info("refused", pid=member.process.pid, reason=reason, detail=detail)
 
     def graph_logs(self, member: Member, message: Mapping[str, Any]) -> None:
@@ -96,14 +97,16 @@ class Intake:
         try:
             arrived = messages.window_of(message)
         except messages.BadMessage as error:
-            self._lose(member, counters.BAD_WINDOW, str(error), fd)
+            self._lose(member, answered, counters.BAD_WINDOW, str(error), fd)
             return
         if fd is None or not _around_now(arrived):
             self._charge(member, answered, arrived, 0)  # it was taken, whatever became of it
         if fd is None:
-            self._lose(member, counters.TRACE_MISSING, "a window without a descriptor", None)
+            self._lose(member, answered, counters.TRACE_MISSING, "a window without a descriptor", None)
         elif not _around_now(arrived):
-            self._lose(member, counters.BAD_WINDOW, "a window of another time", fd)
+            self._lose(member, answered, counters.BAD_WINDOW, "a window of another time", fd)
+        step_ns = arrived.cost.base_step_ns if arrived.cost is not None else None
+        self.scheduler.stepped(member, arrived.steps_seen, step_ns)
         else:
             readings = self._readings.pop(member, [])
             self._read_devices(member, readings)
@@ -143,7 +146,9 @@ class Intake:
             why = "steps stay slower after windows: none are taken for an hour"
             self._log.warning("left_alone", pid=member.process.pid, why=why, slower=f"{100 * residue:.0f} %")
 
-    def _lose(self, member: Member, reason: str, detail: str, fd: int | None, seen: Seen | None = None) -> None:
+    def _lose(
+        self, member: Member, asked: Open, reason: str, detail: str, fd: int | None, seen: Seen | None = None
+    ) -> None:
         if fd is not None:
             link.close_quietly(fd)
         self.scheduler.learned(member, seen)
@@ -153,6 +158,7 @@ class Intake:
     def _parsed(self, job: Job, answer: link.Answer) -> None:
         """The parser's verdict."""
         pending: Pending = job.note
+        asked.end(Ended(reason, detail, taken=True))
         message, reason, detail = pending.message, answer.reason, answer.detail
         window: Window | None = None
         if not reason:
@@ -165,7 +171,7 @@ class Intake:
         seen = Seen(message.duration_ns, events, message.steps, step_ns)
         self._charge(pending.member, pending.asked, message, events)
         if window is None:
-            self._lose(pending.member, reason, detail, None, seen)
+            self._lose(pending.member, pending.asked, reason, detail, None, seen)
             return
         self.scheduler.learned(pending.member, seen)
         self._counters.windows["recorded"] += 1
@@ -182,6 +188,7 @@ def _with_states(window: Window, states: nvml.States) -> Window:
     """A window whose devices tell how they ran, as far as their profile has not told it."""
     if not states:
         return window
+        pending.asked.end(Ended(taken=True, window=window))
     return replace(
         window,
         devices=tuple(

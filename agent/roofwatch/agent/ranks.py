@@ -10,8 +10,7 @@ always or never.
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -23,6 +22,7 @@ LISTED = 16  # meetings that a rank is told: it opens at the first that it has n
 # A rank is asked so long before a meeting as it may be nearer than it is reckoned to be.
 LEAD_S, LEAD_SHARE = 2.0, 0.1
 LEAD_MOST_S = 15.0  # a rank that waits for a meeting can take no other window
+LEAST_S = 1.0  # that must pass to tell a pace from two counts
 _MASK = (1 << 64) - 1
 
 Run = tuple[str | None, str | None, str, int]
@@ -85,11 +85,11 @@ class Pace:
 
         What passed since it last told counts more than its usual step: it holds checkpoints and evaluations too.
         """
-        if self.count is not None and count > self.count and now_s > self.at_s:
-            self.step_ns = (now_s - self.at_s) * 1e9 / (count - self.count)
-        elif step_ns:
-            self.step_ns = float(step_ns)
-        if self.count is not None and count < self.count:  # it began again from zero
+        again = self.count is not None and count < self.count  # it began again from zero
+        passed_s = now_s - self.at_s
+        if self.count is not None and count > self.count and passed_s >= LEAST_S:
+            self.step_ns = passed_s * 1e9 / (count - self.count)
+        elif step_ns or again:
             self.step_ns = float(step_ns) if step_ns else None
         self.count, self.at_s = count, now_s
 
@@ -122,16 +122,3 @@ def next_meeting(key: int, pace: Pace, interval_s: float, now_s: float) -> Meeti
     until_s = (first - count) * step_ns / 1e9
     lead_s = min(LEAD_MOST_S, LEAD_S + LEAD_SHARE * (now_s - pace.at_s + until_s))
     return Meeting(max(0.0, until_s - lead_s), steps, (step_ns / 1e9) * 2**level)
-
-
-APART_NS = 2_000_000_000
-MOST_APART = 1 << 14
-
-
-def alignment(step_ns: Iterable[int | None]) -> Sequence[int] | None:
-    """Modulus and remainder of the steps at which the ranks may open; None while nobody knows how long a step is."""
-    known = [ns for ns in step_ns if ns]
-    if not known:
-        return None
-    modulus = min(MOST_APART, 2 ** max(0, math.ceil(math.log2(APART_NS / max(known)))))
-    return modulus, random.randrange(modulus)

@@ -11,10 +11,10 @@ from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.governor import Account, Budget
 from roofwatch.agent.parsing import QUEUE_MOST
-from roofwatch.agent.plan import Seen, Wish, plan
-from roofwatch.agent.ranks import alignment, run_of
+from roofwatch.agent.plan import WARM_UP_STEPS, Plan, Seen, Wish, plan
+from roofwatch.agent.ranks import Meeting, key_of, next_meeting, run_of
 from roofwatch.agent.registry import Member
-from roofwatch.agent.slot import Open, Slot
+from roofwatch.agent.slot import Asker, Ended, Open, Slot
 from roofwatch.hook import protocol
 from roofwatch.model.record import Cost, Trigger
 
@@ -32,6 +32,7 @@ LASTING = frozenset(
 )  # asking again soon will not help
 LASTING_STRETCH = 8  # times the interval, then
 OVER_BUDGET = "over_budget"
+APART_MOST = 1 << 20  # the largest modulus that a hook takes: so far apart, a remainder is a number
 RANKS_WAIT = 30  # times, about a second each, that a rank waits until the others of its job can be asked with it
 
 
@@ -76,6 +77,7 @@ class Scheduler:
         if slot.open is not None:
             slot.open.deadline.cancel()
             self._counters.refusals["closed"] += 1
+            slot.open.end(Ended("gone"))
 
     def stop(self) -> None:
         """Ask for nothing more."""
@@ -101,7 +103,7 @@ class Scheduler:
         align: Sequence[int] | None = None,
         batch: int = 0,
     ) -> str:
-        """Ask for a window now, or at a step as ``align`` says. Returns why not, "" where it was asked.
+        """Ask for a window now, or at a step as ``align`` or ``at_steps`` say. Returns why not, "" where it was asked.
 
         Requests of one ``batch`` are of one job, for the same steps; 0 is one of its own.
         """
@@ -111,20 +113,21 @@ class Scheduler:
         if slot.open is not None:
             return protocol.BUSY
         loop = asyncio.get_running_loop()
-        if slot.account.over_hard_stop(loop.time(), slot.spending.expected_ns):
+        wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
+        asked = plan(slot.rates, wish, self._max_events if asker is not None else self._event_cap(slot))
+        if slot.account.over_hard_stop(loop.time(), self._expected_ns(slot, asked if asker is not None else None)):
             self._counters.held[governor.HARD_STOP] += 1
             return OVER_BUDGET
-        wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
-        run = [slot] if slot.run is None else [s for s in self._slots.values() if s.run == slot.run]
-        cap = governor.event_cap((s.spending for s in run), self.budget, self.interval_s, self._max_events)
-        asked = plan(slot.rates, wish, cap)
         self._requests += 1
+        *,
+        at_steps: Sequence[int] = (),
+        asker: Asker | None = None,
         slot.rested_s = loop.time() - slot.answered_at if slot.answered_at and slot.reason == governor.BUDGET else 0.0
         patience = FIRST_STEP_WITHIN_S + asked.max_ms / 1e3 + SLACK_S
         if member.hello.close_path == protocol.NPU:
             patience += protocol.ANALYSIS_S
         deadline = loop.call_later(patience, self._expired, slot)
-        slot.open = Open(self._requests, trigger, asked, batch or self._batch(), deadline)
+        slot.open = Open(self._requests, trigger, asked, batch or self._batch(), deadline, asker)
         self._counters.windows["requested"] += 1
         message = {
             "type": protocol.TAKE_WINDOW,
@@ -143,7 +146,18 @@ class Scheduler:
         self._asked(member)
         return "" if member.connection.send(message) else "gone"
 
-    def answered(self, member: Member, request: int, *, refused: str = "") -> Open | None:
+    def _event_cap(self, slot: Slot) -> int:
+        run = [slot] if slot.run is None else [s for s in self._slots.values() if s.run == slot.run]
+        return governor.event_cap((s.spending for s in run), self.budget, self.interval_s, self._max_events)
+
+    def _expected_ns(self, slot: Slot, asked: Plan | None) -> float:
+        """What a window will cost; one asked for by somebody may be longer than those it is reckoned by."""
+        spending, per_step = slot.spending, slot.rates.events_per_step
+        if asked is None or not per_step or spending.ns_an_event is None:
+            return spending.expected_ns
+        return max(spending.expected_ns, spending.ns_an_event * per_step * (asked.steps + WARM_UP_STEPS))
+
+    def answered(self, member: Member, request: int, *, refused: str = "", detail: str = "") -> Open | None:
         """Match an answer to the open request and plan the next; None where nothing was asked or it came too late."""
         slot = self._slots.get(member)
         if slot is None or slot.open is None or slot.open.request != request:
@@ -157,6 +171,9 @@ class Scheduler:
         else:
             slot.rates.taken += 1
             slot.unread += 1
+        if at_steps:
+            message["at_steps"] = list(at_steps)
+            message["align"] = [APART_MOST, at_steps[0]]  # for hooks that do not know of lists
         pause = self._pause(slot)
         if refused in LASTING:
             pause *= LASTING_STRETCH
@@ -173,10 +190,13 @@ class Scheduler:
         slot.unread = max(0, slot.unread - 1)
         if seen is not None:
             slot.rates.observe(seen)
+            answered.end(Ended(refused, detail))
 
     def paid(
         self, member: Member, asked: Open, cost: Cost | None, events: int, after_steps: int | None
     ) -> float | None:
+        if slot.run is not None and slot.pace.step_ns and refused not in LASTING:
+            pause = INTERVAL_LEAST_S  # its meetings are as far apart as its windows should be
         """Charge a window to its job. Where it shows that steps stay slower, by how much: no more are asked for."""
         slot = self._slots.get(member)
         if slot is None:
@@ -184,6 +204,12 @@ class Scheduler:
         now = asyncio.get_running_loop().time()
         paid = slot.spending.observe(cost, events, after_steps)
         slot.account.pay(now, asked.batch, paid.cost_ns)
+    def stepped(self, member: Member, count: int | None, step_ns: int | None) -> None:
+        """A process has told how many optimizer steps it has made, and what one usually takes."""
+        slot = self._slots.get(member)
+        if slot is not None and count:
+            slot.pace.told(count, asyncio.get_running_loop().time(), step_ns)
+
         residue, slot.spending.residue = slot.spending.residue, None
         if residue is not None:
             slot.account.resting_until = now + governor.RESIDUE_REST_S
@@ -221,8 +247,7 @@ class Scheduler:
 
     def _pause(self, slot: Slot) -> float:
         known = slot.rates.settled or not slot.rates.taken
-        interval = self.interval_s if known else max(INTERVAL_LEAST_S, self.interval_s / SOONER)
-        return interval * slot.jitter
+        return self.interval_s if known else max(INTERVAL_LEAST_S, self.interval_s / SOONER)
 
     def _arm(self, slot: Slot, seconds: float) -> None:
         if slot.timer is not None:
@@ -239,26 +264,37 @@ class Scheduler:
             self._counters.windows["deferred"] += 1
             self._arm(slot, random.uniform(0.5, 1.5))
         elif not self._affordable(slot, ranks, now):
+        return self._interval(slot) * slot.jitter
+
+    def _interval(self, slot: Slot) -> float:
             pass  # armed again, or never
         elif now < self._next_free:
             self._arm(slot, self._next_free - now + random.uniform(0, SPACING_S))
         else:
             # With very many processes the spacing shrinks, so that each still gets its turn.
             self._next_free = now + min(SPACING_S, self.interval_s / (2 * max(1, len(self._slots))))
-            self._ask([each for each in ranks if each.free])
+            self._ask([each for each in ranks if each.free], meeting)
 
-    def _ask(self, ranks: Sequence[Slot]) -> None:
+    def _meeting(self, slot: Slot, now: float) -> Meeting | None:
+        """Where the process's job meets next; None for no rank of several, and while its steps are not known."""
+        if slot.run is None:
+            return None
+        return next_meeting(key_of(slot.run), slot.pace, self._interval(slot), now)
+
+    def _ask(self, ranks: Sequence[Slot], meeting: Meeting | None) -> None:
         """Ask one process, or the ranks of one job for the same steps."""
-        together = len(ranks) > 1
-        align = alignment(each.rates.step_ns for each in ranks) if together else None
+        together = len(ranks) > 1 or meeting is not None
+        steps = meeting.steps if meeting is not None else ()
         jitter = random.uniform(1 - JITTER, 1 + JITTER)
         trigger, batch = (Trigger.SYNCHRONIZED if together else Trigger.PERIODIC), self._batch()
         for each in ranks:
             each.jitter = jitter
-            if self.request(each.member, self.wish, trigger, align, batch) == OVER_BUDGET:
+            if self.request(each.member, self.wish, trigger, None, batch, at_steps=steps) == OVER_BUDGET:
                 each.reason = governor.HARD_STOP
                 self._arm(each, self.interval_s * jitter)
 
+        elif (meeting := self._meeting(slot, now)) is not None and meeting.wait_s > 0:
+            self._arm(slot, meeting.wait_s)
     def _batch(self) -> int:
         self._batches += 1
         return self._batches
@@ -277,6 +313,8 @@ class Scheduler:
             return True
         if slot.reason != governor.BUDGET:
             self._counters.held[governor.BUDGET] += 1
+            elif meeting is not None:
+                each.rested_s = max(each.rested_s, meeting.apart_s)
         slot.reason = governor.BUDGET
         self._arm(slot, min(wait, governor.HORIZON_S) + random.uniform(0, SPACING_S))
         return False
