@@ -126,7 +126,7 @@ class AgentProcess:
 
     def ready(self) -> AgentProcess:
         """Wait until it listens."""
-        until(lambda: "event=listening" in self.log.read_text() or self.process.poll() is not None, "agent listens")
+        until(lambda: "listening" in self.log.read_text() or self.process.poll() is not None, "agent listens")
         assert self.process.poll() is None, self.log.read_text()
         return self
 

@@ -11,7 +11,8 @@ from roofwatch.model.errors import RoofwatchError
 def main() -> int:
     """Run an agent; the exit code."""
     try:
-        return daemon.run(config.parse(sys.argv[1:], prog="python -m roofwatch.agent"))
+        given = config.typed(sys.argv[1:], prog="python -m roofwatch.agent")
+        return daemon.run(config.resolve(given), again=lambda: config.resolve(given))
     except RoofwatchError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

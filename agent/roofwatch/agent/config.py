@@ -1,17 +1,20 @@
-"""Settings of the agent, each declared once. A flag wins over the environment, the environment over the default."""
+"""Settings of the agent, each declared once; where their values come from: ``roofwatch.proto.settings``."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from roofwatch.hook.npu_names import METRICS
 from roofwatch.hook.protocol import socket_path
 from roofwatch.model.errors import UsageError
+from roofwatch.proto.lines import FORMATS, LEVELS
+from roofwatch.proto.settings import Given, Program, Settled, add_arguments, flag, one_of, settle
+from roofwatch.proto.settings import setting as _setting
 from roofwatch.proto.trust import VARIABLES, Trust
 
 ENVIRONMENT = "ROOFWATCH_AGENT_"  # ROOFWATCH_AGENT_INTERVAL for --interval, unless the setting names another variable
@@ -29,14 +32,6 @@ def _labels(text: str) -> dict[str, str]:
     if any(not equals or not key.strip() for key, equals, _ in pairs):
         raise ValueError("must be key=value, several joined by commas")
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _flag(text: str) -> bool:
-    if text.lower() in {"1", "true", "yes", "on"}:
-        return True
-    if text.lower() in {"", "0", "false", "no", "off"}:
-        return False
-    raise ValueError("must be 1 or 0")
 
 
 def _metrics(text: str) -> tuple[str, ...]:
@@ -63,13 +58,6 @@ def _at_least(least: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse
 
 
-def _setting(default: Any, parse: Callable[[str], Any], text: str, *, metavar: str = "N", env: str = "") -> Any:
-    metadata = {"parse": parse, "help": text, "metavar": metavar, "env": env}
-    if callable(default):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """How an agent runs. Sizes are bytes unless a name says otherwise."""
@@ -85,7 +73,7 @@ class Config:
         metavar="HOST:PORT",
         env="ROOFWATCH_STORE",
     )
-    insecure: bool = _setting(False, _flag, "allow plain text to a store, and metrics, that are not on loopback")
+    insecure: bool = _setting(False, flag, "allow plain text to a store, and metrics, that are not on loopback")
     tls_ca: str = _setting(
         "", str, "the store speaks TLS; its certificate is of this CA", metavar="FILE", env=VARIABLES["ca"]
     )
@@ -94,7 +82,7 @@ class Config:
     )
     tls_key: str = _setting("", str, "its key", metavar="FILE", env=VARIABLES["key"])
     token_file: str = _setting("", str, "token, where the store wants one", metavar="FILE", env=VARIABLES["token_file"])
-    system: bool = _setting(False, _flag, "let any user's processes register (default: only this user's)")
+    system: bool = _setting(False, flag, "let any user's processes register (default: only this user's)")
     interval: float = _setting(60.0, _at_least(0.5, float), "seconds between two windows of a process", metavar="S")
     budget: float = _setting(
         0.5, _at_least(0.001, float), "per cent of a job's time that windows may cost; they get rarer to fit",
@@ -130,72 +118,76 @@ class Config:
     labels: Mapping[str, str] = _setting(
         dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
     )
+    log_format: str = _setting("text", one_of(*FORMATS), "lines of the log: text or json", metavar="FORMAT")
+    log_level: str = _setting("info", one_of(*LEVELS), "from which level on: info or warning", metavar="LEVEL")
 
     def trust(self) -> Trust:
         """Whom to believe and what to show."""
         return Trust(self.tls_ca, self.tls_cert, self.tls_key, self.token_file, self.insecure)
 
 
+PROGRAM = Program("agent", ENVIRONMENT, Config)
+# What a running agent takes when it is told to read its settings again (SIGHUP); the rest needs a restart.
+HOT = frozenset(
+    {
+        "interval", "budget", "hard_stop", "steps", "duration_ms", "max_events", "npu_metrics", "max_processes",
+        "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "tls_ca", "tls_cert", "tls_key",
+        "token_file", "job_map", "log_format", "log_level",
+    }
+)  # fmt: skip
+
+
 def variable_of(name: str) -> str:
     """The environment variable of a setting."""
-    declared = next(f for f in fields(Config) if f.name == name)
-    return declared.metadata["env"] or ENVIRONMENT + name.upper()
+    return PROGRAM.variable(name)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare every setting as a flag; an absent flag leaves no attribute, so that the environment can speak."""
-    parser.add_argument("--user", dest="system", action="store_const", const="0", help=argparse.SUPPRESS)
-    for declared in fields(Config):
-        flag = "--" + declared.name.replace("_", "-")
-        text = f"{declared.metadata['help']} [{variable_of(declared.name)}]"
-        if declared.type in (bool, "bool"):
-            parser.add_argument(flag, dest=declared.name, action="store_const", const="1", help=text)
-        else:
-            shown = (
-                "" if callable(declared.default) or not isinstance(declared.default, int | float) else declared.default
-            )
-            text += f" (default {shown:g})" if shown != "" else ""
-            parser.add_argument(flag, dest=declared.name, metavar=declared.metadata["metavar"], help=text)
-
-
-def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ, prog: str = "roofwatch agent") -> Config:
-    """Settings from a command line and an environment.
+def typed(arguments: Sequence[str], prog: str = "roofwatch agent") -> dict[str, str | None]:
+    """What a command line gives.
 
     Raises:
-        UsageError: a value is not what its setting takes.
         SystemExit: the arguments are not the agent's (argparse has told why), or help was asked for.
     """
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Take short profiler windows from the processes of this node and send them to a store.",
-        epilog="Each flag can be set by the variable in brackets.",
+        epilog="Each flag can be set by the variable in brackets, or in a file: roofwatch config show --help.",
         allow_abbrev=False,
     )
-    add_arguments(parser)
-    return resolve(vars(parser.parse_args(list(arguments))), environ)
+    parser.add_argument("--user", dest="system", action="store_const", const="0", help=argparse.SUPPRESS)
+    add_arguments(parser, PROGRAM)
+    return vars(parser.parse_args(list(arguments)))
 
 
-def resolve(given: Mapping[str, str | None], environ: Mapping[str, str] = os.environ) -> Config:
-    """Settings from flag values (None where absent) and an environment.
+def parse(arguments: Sequence[str], environ: Mapping[str, str] = os.environ, prog: str = "roofwatch agent") -> Config:
+    """Settings from a command line, an environment and the file they name.
+
+    Raises:
+        UsageError: a value is not what its setting takes.
+        SystemExit: see ``typed``.
+    """
+    return resolve(typed(arguments, prog), environ)
+
+
+def resolve(given: Given, environ: Mapping[str, str] = os.environ) -> Config:
+    """Settings from flag values (None where absent), an environment and a file.
 
     Raises:
         UsageError: a value is not what its setting takes.
     """
-    values: dict[str, Any] = {"socket": socket_path(environ), "state": default_state(environ)}
-    for declared in fields(Config):
-        flag, variable = given.get(declared.name), variable_of(declared.name)
-        text = flag if flag is not None else environ.get(variable)
-        if text is None:
-            continue
-        source = "--" + declared.name.replace("_", "-") if flag is not None else variable
-        try:
-            values[declared.name] = declared.metadata["parse"](text)
-        except ValueError as error:
-            reason = str(error) if str(error).startswith("must") else "must be a number"
-            raise UsageError(f"{source} {text!r}: {reason}") from None
-    config = Config(**values)
+    return settled(given, environ)[0]
+
+
+def settled(given: Given, environ: Mapping[str, str] = os.environ) -> tuple[Config, Settled]:
+    """The same, and where each value came from.
+
+    Raises:
+        UsageError: a value is not what its setting takes.
+    """
+    found = settle(PROGRAM, given, environ)
+    config = Config(**{"socket": socket_path(environ), "state": default_state(environ), **found.values})
     if config.hard_stop < config.budget:
         raise UsageError(
             f"--hard-stop {config.hard_stop:g} is below --budget {config.budget:g}: no window could use the budget"
         )
-    return config
+    return config, found

@@ -7,15 +7,16 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from roofwatch.agent import identity, status
 from roofwatch.agent.commands import Commands
-from roofwatch.agent.config import MIB, Config
+from roofwatch.agent.config import HOT, MIB, PROGRAM, Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.intake import Intake
 from roofwatch.agent.listener import Listener, listen
@@ -28,8 +29,9 @@ from roofwatch.agent.trusting import Credentials
 from roofwatch.agent.uplink import Uplink, check_target, is_loopback
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import codec
-from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify
+from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, reloading
 from roofwatch.proto.service_manager import status as status_line
+from roofwatch.proto.settings import unknown
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 STOP_WITHIN_S = 5.0
@@ -137,6 +139,24 @@ class Agent:
         except (OSError, sqlite3.Error) as error:
             self._log.warning("upkeep_failed", error=error)
 
+    def reload(self, wanted: Config) -> None:
+        """Take what a running agent can take of other settings; what it cannot is told in one line."""
+        changed = [name for name in PROGRAM.names() if getattr(wanted, name) != getattr(self._config, name)]
+        config = replace(self._config, **{name: getattr(wanted, name) for name in changed if name in HOT})
+        if config.store and config.trust() != self._config.trust():
+            check_target(config.store, config.trust())
+            config.trust().load()
+        if self._credentials is not None:
+            self._credentials.trust(config.trust())
+        self._intake.configure(config)
+        self._spool.limit(config.spool_mb * MIB, config.spool_hours * 3600)
+        self._registry.limit(config.max_processes, config.job_map)
+        self._log.form, self._log.level = config.log_format, config.log_level
+        self._config = config
+        taken, cold = ([name for name in changed if (name in HOT) is hot] for hot in (True, False))
+        told = {"changed": ",".join(taken) or "nothing", "needs_restart": ",".join(cold) or None}
+        self._log.warning("reloaded", **told) if cold else self._log.info("reloaded", **told)
+
     def _status(self) -> Mapping[str, Any]:
         parser, uplink = self._intake.parser, self._uplink
         return status.report(
@@ -158,6 +178,7 @@ class Agent:
                 "budget": self._config.budget / 100,
                 "hard_stop": self._config.hard_stop / 100,
                 "system": self._config.system,
+                "log_level": self._config.log_level,
             },
         )
 
@@ -178,10 +199,11 @@ def _version() -> str:
         return "unknown"
 
 
-def run(config: Config, command: Sequence[str] = COMMAND) -> int:
+def run(config: Config, command: Sequence[str] = COMMAND, again: Callable[[], Config] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT; the exit code.
 
-    ``command`` starts a parse worker, which is given a socket's descriptor and a memory limit.
+    ``command`` starts a parse worker, which is given a socket's descriptor and a memory limit. ``again`` reads the
+    settings anew: at SIGHUP a running agent takes what it can of them.
 
     Raises:
         RoofwatchError: it cannot start; one sentence says why.
@@ -194,7 +216,9 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
             f"metrics on {config.metrics} can be read from other machines: allow it with --insecure, "
             "or give --tls-cert and --tls-key"
         )
-    log, counters = Log(), Counters()
+    log, counters = Log(form=config.log_format, level=config.log_level), Counters()
+    for sentence in unknown(PROGRAM):
+        log.warning("unknown_variable", detail=sentence)
     spool = Spool(Path(config.state), config.spool_mb * MIB, config.spool_hours * 3600, counters)
     try:
         listener = listen(config.socket, system=config.system)
@@ -209,6 +233,7 @@ def run(config: Config, command: Sequence[str] = COMMAND) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _signalled, stopping)
         agent = Agent(config, spool, listener, log, counters, command)
+        loop.add_signal_handler(signal.SIGHUP, _hung_up, agent, again, log)
         shown = _expose(config, agent, log)
         agent.start()
         await stopping.wait()
@@ -233,6 +258,17 @@ def _expose(config: Config, agent: Agent, log: Log) -> Any:
     server = metrics.expose(host, int(port), asyncio.get_running_loop(), agent.figures, pair)
     log.info("metrics", host=host, port=server.server_port)
     return server
+
+
+def _hung_up(agent: Agent, again: Callable[[], Config] | None, log: Log) -> None:
+    """SIGHUP: read the settings again; ones that cannot be used change nothing."""
+    notify(*reloading())
+    try:
+        if again is not None:
+            agent.reload(again())
+    except RoofwatchError as error:
+        log.warning("not_reloaded", error=error)
+    notify(READY)
 
 
 def _signalled(stopping: asyncio.Event) -> None:

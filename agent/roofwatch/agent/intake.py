@@ -57,6 +57,12 @@ class Intake:
         self._nvml = nvml.Nvml(log)
         self._readings: dict[Member, list[nvml.States]] = {}  # of the window that was asked for
 
+    def configure(self, config: Config) -> None:
+        """Take another configuration, from the next window on."""
+        self.scheduler.configure(self._config, config)
+        self.parser.configure(config)
+        self._config = config
+
     def registered(self, member: Member) -> None:
         """Schedule a new process."""
         self.scheduler.add(member)
@@ -99,14 +105,14 @@ class Intake:
         except messages.BadMessage as error:
             self._lose(member, answered, counters.BAD_WINDOW, str(error), fd)
             return
+        step_ns = arrived.cost.base_step_ns if arrived.cost is not None else None
+        self.scheduler.stepped(member, arrived.steps_seen, step_ns)
         if fd is None or not _around_now(arrived):
             self._charge(member, answered, arrived, 0)  # it was taken, whatever became of it
         if fd is None:
             self._lose(member, answered, counters.TRACE_MISSING, "a window without a descriptor", None)
         elif not _around_now(arrived):
             self._lose(member, answered, counters.BAD_WINDOW, "a window of another time", fd)
-        step_ns = arrived.cost.base_step_ns if arrived.cost is not None else None
-        self.scheduler.stepped(member, arrived.steps_seen, step_ns)
         else:
             readings = self._readings.pop(member, [])
             self._read_devices(member, readings)
@@ -152,13 +158,13 @@ class Intake:
         if fd is not None:
             link.close_quietly(fd)
         self.scheduler.learned(member, seen)
+        asked.end(Ended(reason, detail, taken=True))
         self._counters.drop(reason)
         self._log.warning("window_lost", pid=member.process.pid, reason=reason, detail=detail)
 
     def _parsed(self, job: Job, answer: link.Answer) -> None:
         """The parser's verdict."""
         pending: Pending = job.note
-        asked.end(Ended(reason, detail, taken=True))
         message, reason, detail = pending.message, answer.reason, answer.detail
         window: Window | None = None
         if not reason:
@@ -182,13 +188,13 @@ class Intake:
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
         window = _with_states(window, nvml.together(pending.readings))
         self._sealer.add(window, len(answer.segment))
+        pending.asked.end(Ended(taken=True, window=window))
 
 
 def _with_states(window: Window, states: nvml.States) -> Window:
     """A window whose devices tell how they ran, as far as their profile has not told it."""
     if not states:
         return window
-        pending.asked.end(Ended(taken=True, window=window))
     return replace(
         window,
         devices=tuple(

@@ -132,8 +132,7 @@ class Parser:
         done: Callable[[Job, link.Answer], None],
         command: Sequence[str] = COMMAND,
     ) -> None:
-        self._memory = config.worker_memory_mb * MIB
-        self._wall_s = config.worker_seconds * WALL_FACTOR + WALL_SLACK_S
+        self.configure(config)
         self._counters = count
         self._done = done
         self._command = command
@@ -147,6 +146,11 @@ class Parser:
         self._quiet = asyncio.Event()  # no worker lives
         self._quiet.set()
         self._stopping = False
+
+    def configure(self, config: Config) -> None:
+        """Limits from the next trace on; that of memory from the next worker on."""
+        self._memory = config.worker_memory_mb * MIB
+        self._wall_s = config.worker_seconds * WALL_FACTOR + WALL_SLACK_S
 
     @property
     def backlog(self) -> int:

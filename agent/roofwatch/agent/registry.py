@@ -91,7 +91,7 @@ class Registry:
         self._counters = counters
         self._log = log
         self._system = rules.system
-        self._most = min(rules.most, _descriptors() // DESCRIPTORS_A_PEER)
+        self.limit(rules.most, rules.job_map)
         self._users = identity.Users()
         self._peers: dict[Connection, Member | None] = {}
         self._by_uid: Counter[int] = Counter()
@@ -101,7 +101,11 @@ class Registry:
         self._paused: asyncio.TimerHandle | None = None
         self._status = status
         self._version = rules.version
-        self._job_map = rules.job_map
+
+    def limit(self, most: int, job_map: str) -> None:
+        """How many may be connected, and where jobs are told; who is connected stays."""
+        self._most = min(most, _descriptors() // DESCRIPTORS_A_PEER)
+        self._job_map = job_map
 
     def start(self, listening: socket.socket) -> None:
         """Accept from now on."""

@@ -91,9 +91,28 @@ class Scheduler:
         self.wish = Wish(
             min(steps, STEPS_MOST) or self.wish.steps, min(duration_ms, DURATION_MOST_MS) or self.wish.duration_ms
         )
+        self._spread()
+
+    def configure(self, before: Config, config: Config) -> None:
+        """Take what changed from one configuration to the next; what the store has set stays, unless it changed."""
+        now = asyncio.get_running_loop().time()
+        if (config.budget, config.hard_stop) != (before.budget, before.hard_stop):
+            self.budget = Budget(config.budget / 100, config.hard_stop / 100)
+            for account in {id(s.account): s.account for s in self._slots.values()}.values():
+                account.earn(now)  # what was earned so far was earned by the old one
+                account.budget = self.budget
+        if (config.steps, config.duration_ms) != (before.steps, before.duration_ms):
+            self.wish = Wish(config.steps, config.duration_ms)
+        self._max_events, self._metrics = config.max_events, config.npu_metrics
+        if config.interval != before.interval:
+            self.interval_s = config.interval
+            self._spread()
+
+    def _spread(self) -> None:
+        """Begin anew with every process that owes no window, spread over the interval."""
         for slot in self._slots.values():
             if slot.open is None:
-                self._arm(slot, self._pause(slot) * random.random())  # spread over the new interval
+                self._arm(slot, self._pause(slot) * random.random())
 
     def request(
         self,
@@ -102,6 +121,9 @@ class Scheduler:
         trigger: Trigger = Trigger.REQUESTED,
         align: Sequence[int] | None = None,
         batch: int = 0,
+        *,
+        at_steps: Sequence[int] = (),
+        asker: Asker | None = None,
     ) -> str:
         """Ask for a window now, or at a step as ``align`` or ``at_steps`` say. Returns why not, "" where it was asked.
 
@@ -119,9 +141,6 @@ class Scheduler:
             self._counters.held[governor.HARD_STOP] += 1
             return OVER_BUDGET
         self._requests += 1
-        *,
-        at_steps: Sequence[int] = (),
-        asker: Asker | None = None,
         slot.rested_s = loop.time() - slot.answered_at if slot.answered_at and slot.reason == governor.BUDGET else 0.0
         patience = FIRST_STEP_WITHIN_S + asked.max_ms / 1e3 + SLACK_S
         if member.hello.close_path == protocol.NPU:
@@ -141,6 +160,9 @@ class Scheduler:
         }
         if align is not None:
             message["align"] = list(align)
+        if at_steps:
+            message["at_steps"] = list(at_steps)
+            message["align"] = [APART_MOST, at_steps[0]]  # for hooks that do not know of lists
         if member.hello.close_path == protocol.NPU:
             message["metrics"] = self._metrics[slot.rates.taken % len(self._metrics)]
         self._asked(member)
@@ -168,19 +190,25 @@ class Scheduler:
         slot.reason = governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
         if refused:
             self._counters.refusals[refused] += 1
+            answered.end(Ended(refused, detail))
         else:
             slot.rates.taken += 1
             slot.unread += 1
-        if at_steps:
-            message["at_steps"] = list(at_steps)
-            message["align"] = [APART_MOST, at_steps[0]]  # for hooks that do not know of lists
         pause = self._pause(slot)
+        if slot.run is not None and slot.pace.step_ns and refused not in LASTING:
+            pause = INTERVAL_LEAST_S  # its meetings are as far apart as its windows should be
         if refused in LASTING:
             pause *= LASTING_STRETCH
             slot.reason = refused
             slot.resting_until = asyncio.get_running_loop().time() + pause
         self._arm(slot, pause)
         return answered
+
+    def stepped(self, member: Member, count: int | None, step_ns: int | None) -> None:
+        """A process has told how many optimizer steps it has made, and what one usually takes."""
+        slot = self._slots.get(member)
+        if slot is not None and count:
+            slot.pace.told(count, asyncio.get_running_loop().time(), step_ns)
 
     def learned(self, member: Member, seen: Seen | None) -> None:
         """The window is read (or lost, None): learn what the process does in one, and let the next be asked for."""
@@ -190,13 +218,10 @@ class Scheduler:
         slot.unread = max(0, slot.unread - 1)
         if seen is not None:
             slot.rates.observe(seen)
-            answered.end(Ended(refused, detail))
 
     def paid(
         self, member: Member, asked: Open, cost: Cost | None, events: int, after_steps: int | None
     ) -> float | None:
-        if slot.run is not None and slot.pace.step_ns and refused not in LASTING:
-            pause = INTERVAL_LEAST_S  # its meetings are as far apart as its windows should be
         """Charge a window to its job. Where it shows that steps stay slower, by how much: no more are asked for."""
         slot = self._slots.get(member)
         if slot is None:
@@ -204,12 +229,6 @@ class Scheduler:
         now = asyncio.get_running_loop().time()
         paid = slot.spending.observe(cost, events, after_steps)
         slot.account.pay(now, asked.batch, paid.cost_ns)
-    def stepped(self, member: Member, count: int | None, step_ns: int | None) -> None:
-        """A process has told how many optimizer steps it has made, and what one usually takes."""
-        slot = self._slots.get(member)
-        if slot is not None and count:
-            slot.pace.told(count, asyncio.get_running_loop().time(), step_ns)
-
         residue, slot.spending.residue = slot.spending.residue, None
         if residue is not None:
             slot.account.resting_until = now + governor.RESIDUE_REST_S
@@ -246,6 +265,9 @@ class Scheduler:
         return min(start_unix_ns - before, int(2 * max(self.interval_s, slot.rested_s) * 1e9))
 
     def _pause(self, slot: Slot) -> float:
+        return self._interval(slot) * slot.jitter
+
+    def _interval(self, slot: Slot) -> float:
         known = slot.rates.settled or not slot.rates.taken
         return self.interval_s if known else max(INTERVAL_LEAST_S, self.interval_s / SOONER)
 
@@ -264,10 +286,9 @@ class Scheduler:
             self._counters.windows["deferred"] += 1
             self._arm(slot, random.uniform(0.5, 1.5))
         elif not self._affordable(slot, ranks, now):
-        return self._interval(slot) * slot.jitter
-
-    def _interval(self, slot: Slot) -> float:
             pass  # armed again, or never
+        elif (meeting := self._meeting(slot, now)) is not None and meeting.wait_s > 0:
+            self._arm(slot, meeting.wait_s)
         elif now < self._next_free:
             self._arm(slot, self._next_free - now + random.uniform(0, SPACING_S))
         else:
@@ -292,9 +313,9 @@ class Scheduler:
             if self.request(each.member, self.wish, trigger, None, batch, at_steps=steps) == OVER_BUDGET:
                 each.reason = governor.HARD_STOP
                 self._arm(each, self.interval_s * jitter)
+            elif meeting is not None:
+                each.rested_s = max(each.rested_s, meeting.apart_s)
 
-        elif (meeting := self._meeting(slot, now)) is not None and meeting.wait_s > 0:
-            self._arm(slot, meeting.wait_s)
     def _batch(self) -> int:
         self._batches += 1
         return self._batches
@@ -313,8 +334,6 @@ class Scheduler:
             return True
         if slot.reason != governor.BUDGET:
             self._counters.held[governor.BUDGET] += 1
-            elif meeting is not None:
-                each.rested_s = max(each.rested_s, meeting.apart_s)
         slot.reason = governor.BUDGET
         self._arm(slot, min(wait, governor.HORIZON_S) + random.uniform(0, SPACING_S))
         return False

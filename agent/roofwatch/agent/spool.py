@@ -71,6 +71,10 @@ class Spool:
         self._sequence = 0
         self.segments, self.windows, self.bytes = self._totals()
 
+    def limit(self, most_bytes: int, most_age_s: float) -> None:
+        """Other bounds, from the next segment and the next upkeep on."""
+        self._most_bytes, self._most_age_ns = most_bytes, int(most_age_s * 1e9)
+
     def remember(self, key: str, value: Callable[[], str]) -> str:
         """A value made once and kept over restarts."""
         return self._kept(key, value)

@@ -19,6 +19,10 @@ class Credentials:
         self._seen = trust.state()
         self.expires: dict[str, float] = {}  # Unix seconds, of "client" and "ca"
 
+    def trust(self, trust: Trust) -> None:
+        """Other files: ``changed`` finds them within a second."""
+        self._trust = trust
+
     def load(self) -> Material:
         """What the files hold now.
 

@@ -36,6 +36,7 @@ ACTING = {
     "import": "Put a trace file into the store.",
     "export": "Records as Parquet, CSV or JSON; a window for Insight.",
     "devices": "Known devices and their peaks; measure this CPU's.",
+    "config": "The settings of agent and store, and where each came from.",
     "doctor": "Check this machine and say what to do.",
     "demo": "Everything at once on this machine, in a minute.",
     "certs": "A private CA: certificates and tokens for agents and stores.",

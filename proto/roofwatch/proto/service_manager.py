@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import suppress
 
 READY, ALIVE, STOPPING = "READY=1", "WATCHDOG=1", "STOPPING=1"
@@ -18,6 +19,11 @@ def notify(*states: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock, suppress(OSError):
         sock.setblocking(False)
         sock.sendto("\n".join(states).encode(), address)
+
+
+def reloading() -> tuple[str, str]:
+    """That settings are being read again, as ``Type=notify-reload`` wants it; READY says that it is done."""
+    return "RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def status(text: str) -> str:

@@ -58,6 +58,10 @@ class Writer:
         self._jobs.put(job)
         return job.done
 
+    def keep(self, keep: Keep) -> None:
+        """Keep what there is for other times, from the next upkeep on."""
+        self._upkeep.keep = keep
+
     def close(self) -> None:
         """Store what waits, then stop. Nothing may be submitted any more."""
         self._jobs.put(None)

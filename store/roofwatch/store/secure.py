@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,7 +31,7 @@ class Certificates:
         Raises:
             UsageError: they cannot be used.
         """
-        self._tls = tls
+        self.tls = tls
         self._paths = (tls.cert, tls.key, tls.client_ca or "")
         self._lock = threading.Lock()  # handshakes are on threads of gRPC
         self._seen = self._good = state_of(self._paths)
@@ -40,19 +40,24 @@ class Certificates:
         self.clients = b""  # the CA of clients
         self._config = self._read()
 
+    def repoint(self, tls: Tls) -> None:
+        """Other files; ``look`` takes them if they are whole."""
+        with self._lock:
+            self.tls, self._paths = tls, (tls.cert, tls.key, tls.client_ca or "")
+
     def credentials(self) -> grpc.ServerCredentials:
         """For a port of the server."""
-        return grpc.dynamic_ssl_server_credentials(self._config, self._newest, self._tls.client_ca is not None)
+        return grpc.dynamic_ssl_server_credentials(self._config, self._newest, self.tls.client_ca is not None)
 
     def _read(self) -> grpc.ServerCertificateConfiguration:
-        chain, key = public(self._tls.cert, "--tls-cert"), secret(self._tls.key, "--tls-key")
+        chain, key = public(self.tls.cert, "--tls-cert"), secret(self.tls.key, "--tls-key")
         from roofwatch.proto.certificates import check_pair  # noqa: PLC0415 - 20 ms that plain text does not need
 
         check_pair(chain, key)
-        clients = public(self._tls.client_ca, "--tls-client-ca") if self._tls.client_ca else None
-        expires = {"server": _expiry(chain, "--tls-cert", self._tls.cert)}
+        clients = public(self.tls.client_ca, "--tls-client-ca") if self.tls.client_ca else None
+        expires = {"server": _expiry(chain, "--tls-cert", self.tls.cert)}
         if clients is not None:
-            expires["client_ca"] = _expiry(clients, "--tls-client-ca", self._tls.client_ca or Path())
+            expires["client_ca"] = _expiry(clients, "--tls-client-ca", self.tls.client_ca or Path())
         self.expires, self.clients = expires, clients or b""
         return grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=clients)
 
@@ -113,6 +118,16 @@ class AccessFile:
         into.entries = access.read(path)
         self.good = True
 
+    def repoint(self, path: Path) -> None:
+        """Another file.
+
+        Raises:
+            UsageError: it cannot be used.
+        """
+        if path != self._path:
+            access.read(path)
+            self._path, self._seen = path, ()
+
     def look(self) -> bool:
         """Whether who may do what is different now."""
         now = state_of((self._path,))
@@ -154,6 +169,30 @@ class Trusted:
 
     def _state_of_clients(self) -> bytes:
         return b"" if self.certificates is None else self.certificates.clients
+
+    def repoint(self, tls: Tls | None, access_file: Path | None) -> list[str]:
+        """Look at other files from now on. Gives the settings that a running store cannot change: on and off.
+
+        Raises:
+            UsageError: a file cannot be used; nothing is changed.
+        """
+        kept = []
+        if access_file is not None:
+            access.read(access_file)
+        if (tls is None) != (self.certificates is None):
+            kept += ["tls_cert", "tls_key"]
+        elif tls is not None and self.certificates is not None:
+            if (tls.client_ca is None) != (self.certificates.tls.client_ca is None):
+                kept.append("tls_client_ca")
+                tls = replace(tls, client_ca=self.certificates.tls.client_ca)
+            if tls != self.certificates.tls:
+                Certificates(tls)  # raises where they are not whole
+                self.certificates.repoint(tls)
+        if (access_file is None) != (self._file is None):
+            kept.append("access_file")
+        elif access_file is not None and self._file is not None:
+            self._file.repoint(access_file)
+        return kept
 
     def look(self) -> Changed:
         """Read again what changed."""

@@ -10,8 +10,9 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,22 @@ import grpc
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto import pages
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
-from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, status
+from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, reloading, status
+from roofwatch.proto.settings import unknown
 from roofwatch.proto.v1 import roofwatch_pb2
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
-from roofwatch.store import database
-from roofwatch.store.config import Keep, ServeConfig, format_address, is_loopback, parse_address
+from roofwatch.store import database, logs
+from roofwatch.store.config import (
+    HOT,
+    PROGRAM,
+    Keep,
+    ServeConfig,
+    Settings,
+    format_address,
+    is_loopback,
+    parse_address,
+    serve_config,
+)
 from roofwatch.store.gate import Gate
 from roofwatch.store.health import Monitor
 from roofwatch.store.hub import Hub
@@ -42,6 +54,9 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
+
+
+_log = logging.getLogger(__name__)
 
 
 class Store:
@@ -102,6 +117,26 @@ class Store:
         self.metrics.trusted(self._trusted.expires, access_file=self._trusted.good)
         self._ingest.recheck(time.time(), entries=changed.entries, certificates=changed.certificates)
 
+    def reload(self, before: Settings, wanted: Settings, form: str) -> Settings:
+        """Take what a running store can take of other settings; gives those that hold now.
+
+        Raises:
+            UsageError: they cannot be used, and nothing is changed.
+        """
+        changed = [name for name in PROGRAM.names() if getattr(wanted, name) != getattr(before, name)]
+        now = replace(before, **{name: getattr(wanted, name) for name in changed if name in HOT})
+        config = serve_config(now)
+        kept = self._trusted.repoint(config.tls, config.access_file)
+        cold = [name for name in changed if name not in HOT] + kept
+        taken = [name for name in changed if name in HOT and name not in kept]
+        now = replace(now, **{name: getattr(before, name) for name in kept})
+        self._writer.keep(config.keep)
+        logs.set_up(config.log_format, config.log_level)
+        told = f"settings read again, changed: {', '.join(taken) or 'nothing'}"
+        told += f"; a restart is needed for: {', '.join(cold)}" if cold else ""
+        logs.say(told, "reloaded", form, changed=",".join(taken) or "nothing", needs_restart=",".join(cold) or None)
+        return now
+
     async def stop(self, grace_s: float) -> None:
         """Say that it stops, read no more, acknowledge what was read, close."""
         until = time.monotonic() + grace_s
@@ -152,8 +187,10 @@ def _why(error: Exception) -> str:
     return f"{os.strerror(error.errno or 0) if isinstance(error, OSError) else error}; choose another with --listen"
 
 
-def serve(config: ServeConfig) -> None:
+def serve(config: ServeConfig, settings: Settings | None = None, again: Callable[[], Settings] | None = None) -> None:
     """Serve until SIGTERM or SIGINT; one line on stderr tells when and where it listens, and its database.
+
+    ``again`` reads the settings anew: at SIGHUP a running store takes what it can of them.
 
     Raises:
         RoofwatchError: the database cannot be opened or the address not be listened on.
@@ -164,8 +201,10 @@ def serve(config: ServeConfig) -> None:
         _check_reach(config, host)
     trusted = Trusted(config.tls, config.access_file)
     raise_file_limit()
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    asyncio.run(_serve(config, host, port, trusted))
+    logs.set_up(config.log_format, config.log_level)
+    for sentence in unknown(PROGRAM):
+        _log.warning("%s", sentence)
+    asyncio.run(_serve(config, host, port, trusted, _Reloading(settings, again)))
 
 
 def _check_reach(config: ServeConfig, host: str) -> None:
@@ -195,13 +234,31 @@ def _page(config: ServeConfig) -> pages.Files | None:
     return pages.Files(str(config.tls.cert), str(config.tls.key), str(config.tls.client_ca or ""))
 
 
-async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted) -> None:
+@dataclass(slots=True)
+class _Reloading:
+    """SIGHUP: settings are read again."""
+
+    settings: Settings | None
+    again: Callable[[], Settings] | None
+
+    def __call__(self, store: Store) -> None:
+        notify(*reloading())
+        try:
+            if self.settings is not None and self.again is not None:
+                self.settings = store.reload(self.settings, self.again(), self.settings.log_format)
+        except RoofwatchError as error:
+            _log.warning("settings not read again, those before stay: %s", error)
+        notify(READY)
+
+
+async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted, hung_up: _Reloading) -> None:
     opened = database.open(config.database)
     store = Store(opened, config.keep, reflection=config.reflection, trusted=trusted, journal=config.journal)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop)
+    loop.add_signal_handler(signal.SIGHUP, hung_up, store)
     shown = page = None
     try:
         if config.metrics is not None:
@@ -210,11 +267,12 @@ async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted) ->
         bound = await store.start(host, port)
         if config.port_file is not None:
             _write_port(config.port_file, bound)
-        sys.stderr.write(f"listening on {format_address(host, bound)}, database {opened.url}\n")
+        address, form = format_address(host, bound), config.log_format
+        logs.say(f"listening on {address}, database {opened.url}", "listening", form, address=address, db=opened.url)
         if shown is not None:
             where = format_address(parse_address(config.metrics or "")[0], shown.server_port)
-            sys.stderr.write(f"metrics on http{'s' if page else ''}://{where}/metrics\n")
-        sys.stderr.flush()
+            url = f"http{'s' if page else ''}://{where}/metrics"
+            logs.say(f"metrics on {url}", "metrics", form, url=url)
         notify(READY, status(f"listening on {format_address(host, bound)}, database {opened.url}"))
         await stop.wait()
         notify(STOPPING)

@@ -16,7 +16,8 @@ if __name__ == "__main__":
     stand_in = Path(__file__).with_name("stand_in_worker.py")
     sealer.GATHER_S = float(os.environ.get("GATHER_S", "0.3"))
     try:
-        sys.exit(daemon.run(config.parse(sys.argv[1:]), command=(sys.executable, "-P", str(stand_in))))
+        given, command = config.typed(sys.argv[1:]), (sys.executable, "-P", str(stand_in))
+        sys.exit(daemon.run(config.resolve(given), command, lambda: config.resolve(given)))
     except RoofwatchError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.exit_code)

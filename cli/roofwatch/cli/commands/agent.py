@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from roofwatch.agent.config import Config, default_state, resolve, variable_of
-from roofwatch.cli import trusting
+from roofwatch.agent.config import PROGRAM, default_state, resolve
+from roofwatch.cli import declared, trusting
 from roofwatch.hook.protocol import socket_path
 
 EPILOG = """\b
@@ -22,32 +20,17 @@ Examples:
 """
 
 
-def _settings(function: Callable[..., int]) -> Callable[..., int]:
-    """One option a field of the agent's Config; the agent itself parses and checks the values."""
-    for declared in reversed(fields(Config)):
-        flag = "--" + declared.name.replace("_", "-")
-        text = f"{declared.metadata['help']}.  [env var: {variable_of(declared.name)}"
-        if declared.type in {bool, "bool"}:
-            option = click.option(flag, declared.name, flag_value="1", default=None, help=f"{text}]")
-        else:
-            known = declared.default if isinstance(declared.default, int | float) else None
-            text += f"; default: {known:g}]" if known is not None else "]"
-            option = click.option(flag, declared.name, metavar=declared.metadata["metavar"], help=text)
-        function = option(function)
-    return function
-
-
 def _usual_socket() -> str:
     return socket_path({name: value for name, value in os.environ.items() if name != "ROOFWATCH_SOCKET"})
 
 
 @click.command("agent", epilog=EPILOG)
-@_settings
+@declared.options(PROGRAM)
 @click.option("--user", is_flag=True, help="Let only this user's processes register (the default).")
 def command(user: bool, **given: Any) -> int:
     """Take short profiler windows from the processes of this node and send them to a store.
 
-    Runs until it is interrupted. One agent a socket.
+    Runs until it is interrupted; SIGHUP makes it read its settings again. One agent a socket.
     """
     from roofwatch.agent.daemon import run  # noqa: PLC0415  # settings only, until it starts
     from roofwatch.cli import folders  # noqa: PLC0415
@@ -61,4 +44,4 @@ def command(user: bool, **given: Any) -> int:
     config = resolve(given)
     folders.check(Path(config.socket).parent, "--socket", Path(_usual_socket()).parent)
     folders.check(Path(config.state), "--state", Path(default_state()))
-    return run(config)
+    return run(config, again=lambda: resolve(given))

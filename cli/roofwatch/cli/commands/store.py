@@ -12,13 +12,12 @@ from typing import Any, TypeVar
 
 import click
 
-from roofwatch.cli import trusting
+from roofwatch.cli import declared, trusting
 from roofwatch.cli.guessing import Guessing
-from roofwatch.store.config import DEFAULT_ADDRESS, Keep, ServeConfig, Tls, default_url
+from roofwatch.store.config import PROGRAM, Keep, default_url, seconds, serve_config, settled
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-READABLE = click.Path(dir_okay=False, path_type=Path)
 GROUP_EPILOG = """\b
 Examples:
   roofwatch store serve
@@ -35,7 +34,8 @@ Examples:
       --tls-key store.key --tls-client-ca ca.pem
   roofwatch store serve --metrics 127.0.0.1:9431
 \b
-Runs until SIGTERM or SIGINT. What it acknowledged is on disk.
+Runs until SIGTERM or SIGINT. What it acknowledged is on disk. SIGHUP makes it
+read its settings again; 'roofwatch config show store' tells them.
 """
 MIGRATE_EPILOG = """\b
 Examples:
@@ -89,10 +89,10 @@ class Length(click.ParamType[int]):
         """The text as seconds."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d{1,6})(min|m|h|d|w)", value.strip())
-        if found is None:
+        try:
+            return seconds(value)
+        except ValueError:
             self.fail(f"{value!r} is no length of time like 48h, 30d or 2w.", param, ctx)
-        return int(found[1]) * {"min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}[found[2]]
 
 
 def keeping(function: Decorated) -> Decorated:
@@ -130,66 +130,18 @@ def command() -> None:
 
 
 @command.command("serve", epilog=SERVE_EPILOG)
-@click.option(
-    "--listen", default=DEFAULT_ADDRESS, show_default=True, metavar="HOST:PORT", help="Where to listen; port 0 is any."
-)
-@click.option(
-    "--db",
-    envvar="ROOFWATCH_DB",
-    show_envvar=True,
-    metavar="URL",
-    help=f"The database; it is made or upgraded.  [default: {default_url().replace(str(Path.home()), '~')}]",
-)
-@keeping
-@click.option(
-    "--journal",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="On ClickHouse: where what it does not have yet is kept.  [default: beside the user's own database]",
-)
-@click.option("--tls-cert", type=READABLE, metavar="FILE", help="The store's certificate: TLS, and nothing else.")
-@click.option("--tls-key", type=READABLE, metavar="FILE", help="Its key.")
-@click.option("--tls-client-ca", type=READABLE, metavar="FILE", help="Clients need a certificate of this CA.")
-@click.option("--access-file", type=READABLE, metavar="FILE", help="Who may do what: see 'roofwatch certs token'.")
-@click.option("--insecure", is_flag=True, help="Allow plain text, and anybody, beyond loopback.")
-@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics for Prometheus there; port 0 is any.")
-@click.option("--reflection", is_flag=True, help="Tell gRPC clients what the server speaks.")
-@click.option(
-    "--port-file", type=click.Path(dir_okay=False, path_type=Path), help="Write the port here once it listens."
-)
-def serve(  # noqa: PLR0913, PLR0917 - a parameter for each option
-    listen: str,
-    db: str | None,
-    journal: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    tls_client_ca: Path | None,
-    access_file: Path | None,
-    insecure: bool,
-    metrics: str | None,
-    reflection: bool,
-    port_file: Path | None,
-    keep_raw: int,
-    keep_hourly: int,
-    keep_daily: int,
-) -> None:
+@declared.options(PROGRAM)
+def serve(**given: Any) -> None:
     """Keep records that agents send, and answer the reading commands."""
     from roofwatch.cli import folders  # noqa: PLC0415
 
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else it writes a line for every scanner of ports
     from roofwatch.store import server  # noqa: PLC0415  # SQLAlchemy and grpc take 0.4 s
 
-    if (tls_cert is None) != (tls_key is None):
-        raise click.UsageError("--tls-cert and --tls-key belong together: give both, or none.")
-    if tls_client_ca is not None and tls_cert is None:
-        raise click.UsageError(
-            "--tls-client-ca needs --tls-cert and --tls-key: without TLS nobody shows a certificate."
-        )
-    tls = Tls(tls_cert, tls_key, tls_client_ca) if tls_cert is not None and tls_key is not None else None
-    folders.check_database(db)
-    keep = Keep(keep_raw, keep_hourly, keep_daily)
-    config = ServeConfig(listen, db, insecure, port_file, keep, metrics, reflection, tls, access_file, journal)
-    server.serve(config)
+    settings = settled(given)[0]
+    config = serve_config(settings)
+    folders.check_database(config.database)
+    server.serve(config, settings, lambda: settled(given)[0])
 
 
 @command.command("migrate", epilog=MIGRATE_EPILOG)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.clickhouse.flush import Flusher, Seen
-from roofwatch.store.clickhouse.journal import Journal, open_file
+from roofwatch.store.clickhouse.journal import Journal, open_file, weight
 from roofwatch.store.clickhouse.opening import ClickHouse
 from roofwatch.store.clickhouse.upkeep import take_over
 from roofwatch.store.config import Keep
@@ -28,6 +28,7 @@ from roofwatch.store.unpack import Unpacked
 
 BATCH_S = 5.0  # the oldest of what waits is inserted after so long…
 BATCH_ROWS = 30_000  # …or once there are so many kernels: ClickHouse wants few large inserts
+BATCH_MOST = 150_000  # of one batch where more waits: each has a dozen inserts, whose cost is mostly their number
 GROUP_ROWS = 30_000  # of one transaction of the journal
 LIMIT_BYTES = 4 << 30  # of the journal: two hours of 10,000 windows a minute
 FULL_S = 0.5  # between two looks at a full journal
@@ -69,6 +70,10 @@ class JournalWriter:
         ]
         for thread in self._threads:
             thread.start()
+
+    def keep(self, keep: Keep) -> None:
+        """Keep what there is for other times, from the next upkeep on."""
+        self.flusher.keep = keep
 
     def submit(self, work: Unpacked | Hello) -> Future[Outcome]:
         """Hand work over; the future fails with RoofwatchError when the journal did: then it must be sent again."""
@@ -144,7 +149,7 @@ class JournalWriter:
         rows = 0
         for job, entry in zip(group, entries, strict=True):
             if entry is not None and isinstance(job.work, Unpacked):
-                rows += job.work.rows
+                rows += weight(job.work)
                 self.flusher.remember(entry, job.work)
                 self.journal.size += 0 if job.work.envelope is None else len(job.work.envelope.payload)
         self._note(rows, time.monotonic())
@@ -198,7 +203,7 @@ class JournalWriter:
             self._oldest_s = 0.0
         try:
             last = self.journal.last()
-            while self.flusher.flush(BATCH_ROWS, last):
+            while self.flusher.flush(BATCH_MOST, last):
                 self.journal.size = self.journal.waiting()[2]
         except BaseException:
             self._oldest_s = begun or time.monotonic()
