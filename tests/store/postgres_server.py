@@ -87,20 +87,24 @@ class Postgres:
 
     def start(self) -> None:
         """Start, and wait until it answers; where the last one's processes are still there, once they are gone."""
+        deadline = time.monotonic() + 30
+        while not self.answers():
+            if self.process is None or self.process.poll() is not None:
+                self.launch()
+            if time.monotonic() > deadline:
+                pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
+            time.sleep(0.05)
+
+    def launch(self) -> None:
+        """Start, and wait for nothing."""
         settings = [x for setting in (*SETTINGS, *self.settings) for x in ("-c", setting)]
         server = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
         command = [sys.executable, "-S", "-c", END_WITH_PARENT, str(NOBODY), *server]
-        log = (self.folder / "log").open("ab")
-        deadline = time.monotonic() + 30
-        with log:
-            while not self._answers():
-                if self.process is None or self.process.poll() is not None:
-                    self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
-                if time.monotonic() > deadline:
-                    pytest.skip(f"Postgres does not start here: {(self.folder / 'log').read_text()[-300:]}")
-                time.sleep(0.05)
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether one can connect."""
         import psycopg  # noqa: PLC0415  # skipped above where it is not there
 
         try:
