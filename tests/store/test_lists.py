@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from store_builders import CPU, GEMM, H100, NORM, process_of, segment_of, stat, uid_of, window_of
 
-from roofwatch.model.record import Cost, Ledger, Window
+from roofwatch.model.record import BudgetState, Cost, Ledger, ProcessState, Window
 from roofwatch.proto import codec
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
+from roofwatch.store.queries.process_list import BUDGET
 from roofwatch.store.unpack import Unpacker
 
 SECOND = 1_000_000_000
@@ -118,8 +119,92 @@ def test_processes(db: Database, writer: Writer) -> None:
         "lost_share": pytest.approx(0.004),
         "versions": {"torch": "2.13"},
         "labels": {"git": "abc"},
-    }
+        "start_unix_ns": SECOND,
+        "local_rank": None,
+        **dict.fromkeys(("pod", "namespace", "pod_uid", *BUDGET, "skipped", "registered_unix_ns", "told_unix_ns")),
+        "resource": {
+            "container.id": "c1", "host.name": "gpu-07", "process.creation.time": "1970-01-01T00:00:01.000Z",
+            "process.owner": "ada", "process.pid": 1, "service.name": "llama",
+        },
+    }  # fmt: skip
     assert (found["rows"][0]["steps"], found["rows"][0]["lost_share"], found["rows"][0]["model"]) == (None,) * 3
+
+
+def told(account: BudgetState, pid: int, unix_ns: int, **skipped: int) -> ProcessState:
+    """How a process of gpu-07 stands."""
+    return ProcessState(process_of(pid=pid, model="llama"), unix_ns, START - 7, account, skipped)
+
+
+def test_budget_and_spend_of_processes_and_windows(db: Database, writer: Writer) -> None:
+    """What an agent tells stands in both; the newest of a process, whatever came last; an older agent tells nothing.
+
+    Of three processes one took no window: it is there with what was skipped, where no devices are asked for.
+    """
+    paid = BudgetState("budget", 0.005, 0.01, 0.004, -120, 900, True, 70 * SECOND, 8000)
+    rests = dataclasses.replace(paid, reason="residue", charged_ns=None, measured=None, interval_ns=3600 * SECOND)
+    window = dataclasses.replace(window_of("a", [stat(GEMM, [500])], process=process_of(pid=1)), budget=paid)
+    old = window_of("b", [stat(GEMM, [10])], process=process_of(pid=2), start_unix_ns=START + 50)
+    states = [told(rests, 1, START + 90, budget=2, no_steps=1), told(paid, 1, START + 80),
+              told(BudgetState("cold_start", 0.005, 0.01), 3, START + 9 * SECOND, own_profiler=4)]  # fmt: skip
+    for sequence, message in enumerate((codec.segment([window, old], {}, states),
+                                        codec.segment([], {}, [told(paid, 1, START + 70)])), 1):  # fmt: skip
+        unpacked = Unpacker().unpack(codec.seal(message, "agent-a", "boot-a", sequence))
+        assert writer.submit(unpacked).result(30).reason == ""
+    rows = {row["pid"]: row for row in Queries(db).run("processes", Filter())["rows"]}
+    assert {key: rows[1][key] for key in BUDGET} == {
+        "interval_reason": "residue", "budget_share": 0.005, "hard_stop_share": 0.01, "spent_share": 0.004,
+        "balance_ns": -120, "charged_ns": None, "charge_measured": None, "interval_ns": 3600 * SECOND,
+        "event_cap": 8000,
+    }  # fmt: skip
+    assert (rows[1]["skipped"], rows[1]["windows"]) == ({"budget": 2, "no_steps": 1}, 1)
+    assert (rows[1]["told_unix_ns"], rows[1]["registered_unix_ns"]) == (START + 90, START - 7)
+    assert {rows[2][key] for key in (*BUDGET, "skipped")} == {None}
+    waiting = rows[3]
+    assert (waiting["windows"], waiting["skipped"], waiting["interval_reason"]) == (
+        0,
+        {"own_profiler": 4},
+        "cold_start",
+    )
+    assert (waiting["last_window_unix_ns"], waiting["devices"], waiting["busy_share"], waiting["steps"]) == (None,) * 4
+    assert list(rows) == [3, 2, 1]
+    first, second = Queries(db).run("windows", Filter())["rows"]
+    assert {first[key] for key in BUDGET} == {None}
+    assert [second[key] for key in BUDGET] == ["budget", 0.005, 0.01, 0.004, -120, 900, True, 70 * SECOND, 8000]
+    for scope, pids in (
+        (Filter(model="llama"), [3, 1]),
+        (Filter(device="h100"), [2, 1]),
+        (Filter(until_unix_ns=START + SECOND), [2, 1]),
+        (Filter(since_unix_ns=START + 8 * SECOND), [3]),
+        (Filter(node="other"), []),
+    ):
+        assert column(Queries(db).run("processes", scope), "pid") == pids, scope
+    assert column(Queries(db).run("processes", Filter(), 2), "pid") == [3, 2]
+
+
+def test_place_is_told_and_found(db: Database, writer: Writer) -> None:
+    """Pod, container, job and rank are in the row, and in names of OpenTelemetry; each finds the process."""
+    pod = {"k8s.pod.name": "train-0", "k8s.namespace.name": "ml", "k8s.pod.uid": "u-1", "process.vpid": "7",
+           "service.name": "trainer", "team": "a"}  # fmt: skip
+    in_pod = process_of(pid=1, container="c" * 64, model="llama", labels=pod, rank=1, local_rank=1, world_size=2)
+    steps = [process_of(pid=2 + i, job=f"slurm:7{end}") for i, end in enumerate((".0", ".batch", "", "0.0"))]
+    windows = [window_of(str(p.pid), [stat(GEMM, [5])], process=p) for p in (in_pod, *steps)]
+    queries = answers(db, writer, *windows)
+    row = next(row for row in queries.run("processes", Filter())["rows"] if row["pid"] == 1)
+    assert (row["pod"], row["namespace"], row["pod_uid"], row["local_rank"]) == ("train-0", "ml", "u-1", 1)
+    assert row["resource"] == {
+        "container.id": "c" * 64, "host.name": "gpu-07", "k8s.namespace.name": "ml", "k8s.pod.name": "train-0",
+        "k8s.pod.uid": "u-1", "process.creation.time": "1970-01-01T00:00:01.000Z", "process.pid": 1,
+        "process.vpid": 7, "service.name": "trainer",
+    }  # fmt: skip
+    for scope, pids in (
+        (Filter(labels={"k8s.pod.name": "train-0", "container.id": "c" * 64, "host.name": "gpu-07"}), [1]),
+        (Filter(labels={"container.id": "d" * 64}), []),
+        (Filter(job="slurm:7"), [2, 3, 4]),
+        (Filter(job="slurm:7.0"), [2]),
+        (Filter(job="slurm:70"), [5]),
+    ):
+        for query in ("processes", "windows"):
+            assert sorted(column(queries.run(query, scope), "pid")) == pids, (query, scope)
 
 
 def test_what_windows_cost_is_told_with_what_it_varies_by(db: Database, writer: Writer) -> None:

@@ -1,9 +1,8 @@
-"""``nodes`` and ``processes``."""
+"""``nodes``, and the devices of nodes and processes."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -14,12 +13,9 @@ from sqlalchemy import Connection, and_, func, select
 from roofwatch.model.answer import ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
-from roofwatch.store.queries.coverage import MFU, lost_noise, mfu_of
+from roofwatch.store.queries.coverage import MFU, mfu_of
 from roofwatch.store.queries.plan import plan, rows_of
-from roofwatch.store.queries.scope import among
 from roofwatch.store.rollup_sources import aggregates, total
-
-STEPS_LEAST = 10  # inside a process's windows: with fewer a slow step of its own is taken for what profiling costs
 
 
 def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
@@ -34,7 +30,7 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         .order_by(device_time.desc(), c.host)
     )
     found = connection.execute(query.limit(limit) if limit else query).all()
-    on = _devices_by(connection, f, "host")
+    on = devices_by(connection, f, "host")
     versions = _node_versions(connection, f)
     drops = _agent_drops(connection, f)
     return {
@@ -57,63 +53,8 @@ def nodes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     }
 
 
-def processes(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
-    """One row a process, the last seen first."""
-    names = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", "cost_windows", *MFU)
-    p = schema.processes.c
-    rows = rows_of(plan(connection, f), f, schema.window_sums, names=("last_unix_ns", *names))
-    last = func.max(rows.c.last_unix_ns).label("last")
-    query = (
-        select(
-            p.id, rows.c.host, p.pid, p.model, p.owner, p.job, p.container, p.rank, p.world_size, p.versions, last,
-            *aggregates(rows, names),
-        )
-        .join(rows, rows.c.process_id == p.id)
-        .group_by(p.id, rows.c.host)
-        .order_by(last.desc(), p.id)
-    )  # fmt: skip
-    found = connection.execute(query.limit(limit) if limit else query).all()
-    on = _devices_by(connection, f, "process_id")
-    marks = _labels(connection, {row.id for row in found})
-    noise = lost_noise(connection, f, {row.id for row in found})
-    return {"rows": [_process(row, on[row.id], marks[row.id], noise.get(row.id)) for row in found]}
-
-
-def _process(row: Any, on: _Devices, labels: dict[str, str], noise: float | None) -> dict[str, Any]:
-    enough = row.lost_ns is not None and (row.steps or 0) >= STEPS_LEAST
-    return {
-        "process": f"{row.id:016x}",
-        "node": row.host,
-        "pid": row.pid,
-        "model": row.model,
-        "user": row.owner,
-        "job": row.job,
-        "container": row.container,
-        "rank": row.rank,
-        "world_size": row.world_size,
-        "device": on.model,
-        "devices": on.count,
-        "windows": int(row.windows),
-        "last_window_unix_ns": int(row.last),
-        "steps": _int(row.steps),
-        "device_time_ns": int(row.device_time_ns),
-        "busy_share": on.busy_share,
-        **mfu_of([getattr(row, name) for name in MFU]).as_json(),
-        "lost_ns": _int(row.lost_ns),
-        "represented_ns": _int(row.cost_represented_ns),
-        "lost_noise_ns": None if noise is None else round(noise * math.sqrt(row.cost_windows or 0)),
-        "lost_share": ratio(int(row.lost_ns), int(row.cost_represented_ns)) if enough else None,
-        "versions": json.loads(row.versions),
-        "labels": labels,
-    }
-
-
-def _int(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
 @dataclass(slots=True)
-class _Devices:
+class Devices:
     """The devices of a node or process."""
 
     models: set[str] = field(default_factory=set)
@@ -124,6 +65,7 @@ class _Devices:
 
     @property
     def model(self) -> str | None:
+        """Their models, comma between."""
         return ", ".join(sorted(self.models)) or None
 
     @property
@@ -133,15 +75,16 @@ class _Devices:
 
     @property
     def busy_share(self) -> float | None:
+        """The share of their time with work on them."""
         return ratio(self.est_busy_ns, self.est_span_ns)
 
 
-def _devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, _Devices]:
+def devices_by(connection: Connection, f: Filter, owner: str) -> dict[Any, Devices]:
     """Devices by host or process. A device is its uuid; without one, a CPU is its host's, another its process's."""
     c = rows_of(plan(connection, f), f, schema.device_sums).c
     by = (c[owner], c.host, c.process_id, c.vendor, c.model, c.uuid, c.ordinal)
     query = select(*by, total(c.est_busy_ns), total(c.est_span_ns)).group_by(*by)
-    found: dict[Any, _Devices] = defaultdict(_Devices)
+    found: dict[Any, Devices] = defaultdict(Devices)
     for key, host, process, vendor, model, uuid, ordinal, busy, span in connection.execute(query):
         on = found[key]
         on.models.add(model)
@@ -182,14 +125,4 @@ def _agent_drops(connection: Connection, f: Filter) -> dict[str, dict[str, int]]
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for host, reason, count in connection.execute(query):
         found[host][reason] = int(count)
-    return found
-
-
-def _labels(connection: Connection, owners: set[int]) -> dict[int, dict[str, str]]:
-    c = schema.labels.c
-    query = select(c.owner_id, c.key, c.value).order_by(c.key)
-    found: dict[int, dict[str, str]] = defaultdict(dict)
-    for owner, key, value in connection.execute(among(query, c.owner_id, owners)):
-        if owner in owners:
-            found[owner][key] = value
     return found

@@ -21,7 +21,7 @@ AGAIN_S = 1.0  # after a connection broke: a server that restarts takes about so
 # Each gives the answer's parts besides ``query`` and ``coverage``; ``rows`` is one of them.
 QUERIES: Mapping[str, str] = {
     "nodes": "lists.nodes",
-    "processes": "lists.processes",
+    "processes": "process_list.processes",
     "windows": "window_list.windows",
     "top": "kernels.top",
     "roofline": "kernels.roofline",

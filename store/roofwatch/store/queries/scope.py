@@ -14,6 +14,8 @@ from roofwatch.store.rollup_sources import weight
 from roofwatch.store.schema import device_sets, devices, labels, nodes, processes, window_devices, windows
 
 IN_LIST = 400  # values named in one statement
+# What a process or its node has as a column of its own, by OpenTelemetry's name: a label to whoever asks for it.
+_COLUMNS = {"container.id": processes.c.container, "host.name": nodes.c.host, "process.owner": processes.c.owner}
 
 
 def conditions(f: Filter) -> list[ColumnElement[bool]]:
@@ -46,13 +48,21 @@ def owners(f: Filter) -> list[ColumnElement[bool]]:
     if f.model is not None:
         found.append(processes.c.model == f.model)
     if f.job is not None:
-        found.append(processes.c.job == f.job)
+        found.append(_job(f.job))
     if f.process is not None:
         found.append(_process(f.process))
     for key, value in f.labels.items():
         marked = select(labels.c.owner_id).where(labels.c.key == key, labels.c.value == value)
-        found.append(or_(processes.c.id.in_(marked), processes.c.node_id.in_(marked)))
+        own = [_COLUMNS[key] == value] if key in _COLUMNS else []
+        found.append(or_(processes.c.id.in_(marked), processes.c.node_id.in_(marked), *own))
     return found
+
+
+def _job(text: str) -> ColumnElement[bool]:
+    """A job as it is told; of a batch system's job all its steps: ``slurm:7`` means ``slurm:7.0``, too."""
+    if text.startswith("slurm:") and "." not in text:
+        return or_(processes.c.job == text, processes.c.job.startswith(f"{text}.", autoescape=True))
+    return processes.c.job == text
 
 
 def device_sets_of(f: Filter, column: ColumnElement[int]) -> list[ColumnElement[bool]]:

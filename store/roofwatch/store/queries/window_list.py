@@ -12,6 +12,7 @@ from roofwatch.store import schema
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import lost, lost_noise, mfu_by
+from roofwatch.store.queries.process_list import BUDGET
 from roofwatch.store.queries.scope import among, devices_of, windows_of
 
 COST = (
@@ -29,7 +30,7 @@ def windows(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         w.steps, w.represents_ns, w.trigger, w.collector, w.shapes_recorded, w.events_read, w.device_records,
         w.device_time_ns, w.has_host_events, w.linked_ns, w.classifiable_ns, w.classified_ns, w.first_step,
         w.close_path, w.open_ns, w.quiesce_ns, w.close_ns, w.save_ns, w.free_ns, w.base_step_ns, w.longest_step_ns,
-        w.lost_in_ns, w.lost_after_ns, w.parse_cpu_ns, lost().label("lost_ns"),
+        w.lost_in_ns, w.lost_after_ns, w.parse_cpu_ns, lost().label("lost_ns"), *(w[name] for name in BUDGET),
     ).order_by(w.start_unix_ns.desc(), came(w.id).desc())  # fmt: skip
     found = connection.execute(query.limit(limit) if limit else query).all()
     shown = {row.id for row in found}
@@ -74,7 +75,7 @@ def _window(row: Any, on: tuple[list[str], int, int], dropped: dict[str, int], u
         "classified_share": ratio(row.classified_ns, row.classifiable_ns),
         "first_step": row.first_step,
         **used.as_json(),
-        **{name: getattr(row, name) for name in COST},
+        **{name: getattr(row, name) for name in (*COST, *BUDGET)},
         "dropped": dropped,
     }
 
