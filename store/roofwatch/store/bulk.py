@@ -1,4 +1,4 @@
-"""Many rows in few statements: one INSERT with many VALUES; on Postgres COPY where nothing can be in the way.
+"""Many rows in few statements: one INSERT with many VALUES; on Postgres of arrays, or COPY where nothing is in the way.
 
 Through the driver, because compiling an insert of dictionaries would cost more than the insert (docs/performance.md).
 """
@@ -6,26 +6,15 @@ Through the driver, because compiling an insert of dictionaries would cost more 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite
 
+from roofwatch.store import postgres_arrays
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How an engine is told values."""
-
-    mark: str
-    most: int  # values of one statement
-
-
-_WAYS = {
-    "sqlite": _Way("?", 32_766),  # since 3.32
-    "postgresql": _Way("%s", 65_535),  # a count of 16 bits in its protocol
-}
+MOST = 32_766  # values of one statement of SQLite, since 3.32
 COPY_FROM = 4  # rows; fewer are there sooner by INSERT, which is one message and not three
 _SQLITE = sqlite.dialect().identifier_preparer
 _POSTGRES = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
@@ -37,10 +26,14 @@ def _quote(name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _statement(table: str, names: tuple[str, ...], count: int, suffix: str, mark: str) -> str:
-    row = f"({','.join([mark] * len(names))})"
+def _statement(table: Table, names: tuple[str, ...], count: int, suffix: str) -> str:
+    """``count`` rows of marks, or 0 for arrays."""
+    row = f"({','.join('?' * len(names))})"
+    rows = f"VALUES {','.join([row] * count)}"
+    if not count:
+        rows = f"SELECT * FROM {postgres_arrays.rows_of(postgres_arrays.types(table, names))}"  # noqa: S608 - our names
     columns = ",".join(_quote(name) for name in names)
-    return f"INSERT INTO {_quote(table)} ({columns}) VALUES {','.join([row] * count)} {suffix}"  # noqa: S608 - our names
+    return f"INSERT INTO {_quote(table.name)} ({columns}) {rows} {suffix}"
 
 
 class Collecting(Protocol):
@@ -85,17 +78,25 @@ def insert_returning(
 def _chunks(
     connection: Connection, table: Table, names: tuple[str, ...], flat: Sequence[Any], suffix: str
 ) -> list[tuple[str, tuple[Any, ...]]]:
-    """Statements of a power of two rows each, so that few texts are prepared."""
-    way, width = _WAYS[connection.dialect.name], len(names)
-    count = 1 << ((way.most // width).bit_length() - 1)
-    at, chunks = 0, []
+    """Statements of a power of two rows each, so that few texts are prepared; of Postgres one."""
+    if connection.dialect.name == "postgresql":
+        arrays = postgres_arrays.columns(postgres_arrays.types(table, names), flat)
+        return [(_statement(table, names, 0, suffix), arrays)] if len(flat) else []
+    width = len(names)
+    parts = _parts(flat, width)
+    return [(_statement(table, names, len(values) // width, suffix), values) for values in parts]
+
+
+def _parts(flat: Sequence[Any], width: int) -> list[tuple[Any, ...]]:
+    """A power of two rows each, as large as a statement may be."""
+    count = 1 << ((MOST // width).bit_length() - 1)
+    at, parts = 0, []
     while at < len(flat):
         while count * width > len(flat) - at:
             count >>= 1
-        statement = _statement(table.name, names, count, suffix, way.mark)
-        chunks.append((statement, tuple(flat[at : at + count * width])))
+        parts.append(tuple(flat[at : at + count * width]))
         at += count * width
-    return chunks
+    return parts
 
 
 def nothing() -> str:
@@ -119,3 +120,25 @@ def newest(table: Table, names: Sequence[str], by: str) -> str:
     keys = {column.name for column in table.primary_key.columns}
     assignments = ",".join(f"{_quote(n)}=excluded.{_quote(n)}" for n in names if n not in keys)
     return f"ON CONFLICT ({key}) DO UPDATE SET {assignments} WHERE excluded.{by}>={_quote(table.name)}.{by}"
+
+
+def lacking(
+    connection: Connection, table: Table, names: Sequence[str], flat: Sequence[Any], such: str
+) -> list[tuple[Any, ...]]:
+    """Of keys, whose values lie one after the other in ``flat``, those of which there is no row, or none such."""
+    found: list[tuple[Any, ...]] = []
+    columns = tuple(map(_quote, names))
+    same = " AND ".join(f"t.{column}=own.{column}" for column in columns)
+    none = f"NOT EXISTS (SELECT 1 FROM {_quote(table.name)} t WHERE {same} AND {such})"  # noqa: S608 - our names
+    of, width = ",".join(columns), len(columns)
+    if connection.dialect.name == "postgresql":
+        types = postgres_arrays.types(table, tuple(names))
+        statement = f"SELECT {of} FROM {postgres_arrays.rows_of(types)} own({of}) WHERE {none}"  # noqa: S608 - our names
+        arrays = postgres_arrays.columns(types, flat)
+        return [tuple(row) for row in connection.exec_driver_sql(statement, arrays)] if len(flat) else []
+    row = f"({','.join('?' * width)})"
+    for values in _parts(flat, width):
+        rows = ",".join([row] * (len(values) // width))
+        statement = f"WITH own({of}) AS (VALUES {rows}) SELECT {of} FROM own WHERE {none}"  # noqa: S608 - our names
+        found += [tuple(row) for row in connection.exec_driver_sql(statement, values)]
+    return found

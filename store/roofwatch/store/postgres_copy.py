@@ -10,28 +10,20 @@ from functools import lru_cache
 from typing import Any
 
 import psycopg
-from sqlalchemy import BigInteger, Boolean, Connection, Double, Integer, LargeBinary, SmallInteger, String, Table
+from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 
-# Binary COPY converts nothing: each value must come as its column's very type.
-_TYPES = (
-    (BigInteger, "int8"),
-    (SmallInteger, "int2"),
-    (Integer, "int4"),  # after those that are kinds of it
-    (Boolean, "bool"),
-    (Double, "float8"),
-    (LargeBinary, "bytea"),
-    (String, "varchar"),
-)
+from roofwatch.store import postgres_arrays
+
 _quote = postgresql.dialect().identifier_preparer.quote  # type: ignore[no-untyped-call]
 
 
 @lru_cache(maxsize=256)
 def _statement(table: Table, names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    types = [next(name for kind, name in _TYPES if isinstance(table.c[column].type, kind)) for column in names]
     columns = ",".join(map(_quote, names))
-    return f"COPY {_quote(table.name)} ({columns}) FROM STDIN WITH (FORMAT BINARY)", tuple(types)
+    copying = f"COPY {_quote(table.name)} ({columns}) FROM STDIN WITH (FORMAT BINARY)"
+    return copying, postgres_arrays.types(table, names)  # it converts nothing: each value must be of its column's type
 
 
 def copy(connection: Connection, table: Table, names: Sequence[str], flat: Sequence[Any]) -> None:

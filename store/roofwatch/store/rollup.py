@@ -52,9 +52,14 @@ _log = logging.getLogger(__name__)
 
 
 def changed(connection: Connection, arrived: Arrived) -> None:
-    """Make the pieces of stored windows stale; of pieces whose windows are no longer kept, add to the sums."""
-    left: Arrived = arrived
+    """Make the pieces of stored windows stale; of pieces whose windows are no longer kept, add to the sums.
+
+    What is stale already is left alone: no sum of a node or of all holds it, and what it is made of is there.
+    """
+    left = _of_fresh(connection, arrived)
     for grain in (DAY_S, HOUR_S):  # where only a day's sums are kept there is no hour to make stale
+        if not left:
+            return
         pieces: dict[tuple[int, int], list[tuple[int, UnpackedWindow]]] = defaultdict(list)
         for number, w in left:
             pieces[bucket_of(w.window.start_unix_ns, grain), w.process_id].append((number, w))
@@ -64,6 +69,20 @@ def changed(connection: Connection, arrived: Arrived) -> None:
         for piece in gone:
             _add(connection, grain, *piece, pieces[piece])
         left = [one for piece, of in pieces.items() if piece not in gone for one in of]
+
+
+def _of_fresh(connection: Connection, arrived: Arrived) -> Arrived:
+    """The windows whose hour or day is not stale yet: the first of an hour, and late ones."""
+    pieces = {
+        (grain, bucket_of(w.window.start_unix_ns, grain), w.process_id) for _, w in arrived for grain in (HOUR_S, DAY_S)
+    }
+    fresh = set(bulk.lacking(connection, rollups, _KEY, list(chain.from_iterable(pieces)), "t.stale"))
+    return [
+        (number, w)
+        for number, w in arrived
+        if fresh
+        and any((grain, bucket_of(w.window.start_unix_ns, grain), w.process_id) in fresh for grain in (HOUR_S, DAY_S))
+    ]
 
 
 def _make_stale(connection: Connection, grain: int, pieces: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
