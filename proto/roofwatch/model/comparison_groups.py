@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from roofwatch.model.comparison_pieces import COMPUTE, Piece
 
@@ -68,15 +67,21 @@ Group = tuple[str, tuple[Piece, ...], tuple[Piece, ...]]
 
 
 def grouped(
-    left: list[Piece], right: list[Piece], units: tuple[Fraction, Fraction]
+    left: list[Piece], right: list[Piece], weights: tuple[int, int]
 ) -> tuple[list[Group], list[Piece], list[Piece]]:
-    """The groups among pieces without a partner, and what is left of both sides. The largest fused piece goes first."""
+    """The groups among pieces without a partner, and what is left of both sides. The largest fused piece goes first.
+
+    ``weights``: by what times of both sides are multiplied so that they compare as by the unit.
+    """
     sides, groups = [left, right], list[Group]()
+    ops = {p.op for p in (*left, *right)}
     for recipe in RECIPES:
+        if ops.isdisjoint(recipe.fused):
+            continue
         fused = [
-            (p.ns / units[i], i, p) for i in (0, 1) for p in sides[i] if p.sort == COMPUTE and p.op in recipe.fused
+            (p.ns * weights[i], i, p) for i in (0, 1) for p in sides[i] if p.sort == COMPUTE and p.op in recipe.fused
         ]
-        for _, i, piece in sorted(fused, key=lambda one: (-one[0], str(one[2].work)))[:LOOKED_AT]:
+        for _, i, piece in sorted(fused, key=lambda one: (-one[0], one[2].text))[:LOOKED_AT]:
             chain = tuple(_chain(recipe, piece, _usable(recipe, sides[1 - i])))
             if chain:
                 groups.append((recipe.name, (piece,), chain) if i == 0 else (recipe.name, chain, (piece,)))
@@ -92,7 +97,7 @@ def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
 def _usable(recipe: Recipe, pieces: Sequence[Piece]) -> list[Piece]:
     ops = frozenset[str]().union(recipe.besides, recipe.alike, *recipe.needed)
     found = [p for p in pieces if p.sort == COMPUTE and not p.tax and p.op in ops]
-    return sorted(found, key=lambda p: (-p.ns, str(p.work)))[:LOOKED_AT]
+    return sorted(found, key=lambda p: (-p.ns, p.text))[:LOOKED_AT]
 
 
 def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:

@@ -13,25 +13,25 @@ matched; the rest goes on to the next tier.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 from roofwatch.model.comparison_groups import grouped
 from roofwatch.model.comparison_ops import FAMILIES
-from roofwatch.model.comparison_pieces import Piece
+from roofwatch.model.comparison_pieces import Number, Piece
 from roofwatch.model.kinds import Kind
 
 SAME, SIZE, GROUP, OP, KIND = TIERS = ("same", "size", "group", "op", "kind")
 LAYOUT_TAX, OPTIMIZER = "layout tax", "optimizer"  # groups that no recipe makes
-ALIKE = Fraction(1, 20)  # calls a step differ by as much from window to window, at their edges
+ALIKE = 20  # one part of so many: calls a step differ by as much from window to window, at their edges
 PAIRED = 200  # pieces of one op a side
 NEAR = 0.02  # relative: how far two formulas of one op are apart (a bias, a vector of axes)
 _NOTHING_COMMON = frozenset({Kind.OTHER})  # that two names are unknown makes them no pair
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """Pieces that do the same on both sides; one side is empty where there is no partner."""
 
     tier: str | None
@@ -56,10 +56,10 @@ def matched(
 
     ``scale``: how many times as much work as the right's a call of the left's is, where the right was scaled to it.
     """
-    rest = _Rest(list(left), list(right))
-    _by_identity(rest, units)
-    _by_size(rest, units, scale)
-    groups, rest.left, rest.right = grouped(rest.left, rest.right, units)
+    rest, of_unit = _Rest(list(left), list(right)), weights(units)
+    _by_identity(rest, of_unit)
+    _by_size(rest, of_unit, scale)
+    groups, rest.left, rest.right = grouped(rest.left, rest.right, of_unit)
     rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
     _optimizers(rest)
     _by(rest, OP, _family)
@@ -71,56 +71,62 @@ def matched(
     )
 
 
-def _by_identity(rest: _Rest, units: tuple[Fraction, Fraction]) -> None:
+def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
+    """By what figures of both sides are multiplied so that they compare as by the unit, without fractions.
+
+    Figure ÷ units, times the product of both numerators.
+    """
+    left, right = units
+    return left.denominator * right.numerator, right.denominator * left.numerator
+
+
+def _by_identity(rest: _Rest, weight: tuple[int, int]) -> None:
     """Match pieces that are the same work."""
-    theirs = {_identity(p): p for p in rest.right}
+    theirs = {p.key: p for p in rest.right}
     left: list[Piece] = []
     for ours in rest.left:
-        other = theirs.pop(_identity(ours), None)
+        other = theirs.pop(ours.key, None)
         if other is None:
             left.append(ours)
             continue
-        match, more_left, more_right = _as_much(SAME, ours, other, (ours.calls / units[0], other.calls / units[1]))
+        match, more_left, more_right = _as_much(SAME, ours, other, (ours.calls * weight[0], other.calls * weight[1]))
         rest.matches.append(match)
         left += more_left
-        theirs |= {_identity(p): p for p in more_right}
+        theirs |= {p.key: p for p in more_right}
     rest.left, rest.right = left, list(theirs.values())
 
 
-def _identity(p: Piece) -> Hashable:
-    return *_op(p), p.work
-
-
 def _as_much(
-    tier: str, left: Piece, right: Piece, amounts: tuple[Fraction, Fraction]
+    tier: str, left: Piece, right: Piece, amounts: tuple[Number, Number]
 ) -> tuple[Match, list[Piece], list[Piece]]:
     """The match of as much work as both sides do a unit (``amounts``), and what one of them does more."""
     a, b = amounts
-    if not a or not b or abs(a - b) <= ALIKE * max(a, b):
+    more, less = (a, b) if a > b else (b, a)
+    if not less or (more - less) * ALIKE <= more:
         return Match(tier, (left,), (right,)), [], []
     if a > b:
-        part = left.part(b / a)
+        part = left.part(Fraction(b, a))
         return Match(tier, (part,), (right,)), [left.less(part)], []
-    part = right.part(a / b)
+    part = right.part(Fraction(a, b))
     return Match(tier, (left,), (part,)), [], [right.less(part)]
 
 
-def _amounts(left: Piece, right: Piece, units: tuple[Fraction, Fraction], scale: float) -> tuple[Fraction, Fraction]:
+def _amounts(left: Piece, right: Piece, weight: tuple[int, int], scale: float) -> tuple[Number, Number]:
     """Work a unit of two pieces of another size: FLOPs, or bytes; in calls where formulas count it differently."""
     far = _distance(left, right, scale)
     if far is None or far > NEAR:
-        return left.calls / units[0], right.calls / units[1]
+        return left.calls * weight[0], right.calls * weight[1]
     return (
-        left.calls * (left.flops or left.bytes or 1) / units[0],
-        right.calls * (right.flops or right.bytes or 1) / units[1],
+        left.calls * (left.flops or left.bytes or 1) * weight[0],
+        right.calls * (right.flops or right.bytes or 1) * weight[1],
     )
 
 
-def _by_size(rest: _Rest, units: tuple[Fraction, Fraction], scale: float) -> None:
+def _by_size(rest: _Rest, weight: tuple[int, int], scale: float) -> None:
     """Match pieces of one op whose calls are as large: the nearest pair first, of equally near ones the largest."""
     theirs = _largest(rest.right)
     pairs = [
-        (far, -min(a.ns / units[0], b.ns / units[1]), *sorted((str(a.work), str(b.work))), i, j)
+        (far, -min(a.ns * weight[0], b.ns * weight[1]), *sorted((a.text, b.text)), i, j)
         for op, ours in _largest(rest.left).items()
         for i, a in ours
         for j, b in theirs.get(op, ())
@@ -131,7 +137,7 @@ def _by_size(rest: _Rest, units: tuple[Fraction, Fraction], scale: float) -> Non
         if i not in left or j not in right:
             continue
         ours, other = left.pop(i), right.pop(j)
-        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, units, scale))
+        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, weight, scale))
         rest.matches.append(match)
         added.left += more_left
         added.right += more_right
@@ -141,14 +147,10 @@ def _by_size(rest: _Rest, units: tuple[Fraction, Fraction], scale: float) -> Non
 def _largest(pieces: Sequence[Piece]) -> dict[tuple[object, ...], list[tuple[int, Piece]]]:
     """The pieces of each op with their places, those with most time: all pairs of them are looked at."""
     found: dict[tuple[object, ...], list[tuple[int, Piece]]] = defaultdict(list)
-    for place, p in sorted(enumerate(pieces), key=lambda one: (-one[1].ns, str(one[1].work))):
-        if p.op is not None and len(found[_op(p)]) < PAIRED:
-            found[_op(p)].append((place, p))
+    for place, p in sorted(enumerate(pieces), key=lambda one: (-one[1].ns, one[1].text)):
+        if p.op is not None and len(held := found[p.key[:4]]) < PAIRED:
+            held.append((place, p))
     return found
-
-
-def _op(p: Piece) -> tuple[object, ...]:
-    return p.sort, p.op, p.tax, p.optimizer
 
 
 def _family(p: Piece) -> Hashable:
@@ -164,8 +166,7 @@ def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:
     found = _distance(a, b, scale)
     if found is not None and found <= NEAR:
         return 0, found
-    most, other = (max((elements for elements, _ in p.extents), default=0) for p in (a, b))
-    return (1, 0.0) if most and most == other else None
+    return (1, 0.0) if a.most and a.most == b.most else None
 
 
 def _distance(a: Piece, b: Piece, scale: float) -> float | None:
@@ -194,16 +195,24 @@ def _optimizers(rest: _Rest) -> None:
 
 def _by(rest: _Rest, tier: str, key: Callable[[Piece], Hashable]) -> None:
     """Match all that is left with a key on both sides; those whose key is None have no partner."""
-    ours, theirs = (_gathered(side, key) for side in (rest.left, rest.right))
-    both = ours.keys() & theirs.keys()
-    rest.matches += [Match(tier, tuple(group), tuple(theirs[one])) for one, group in ours.items() if one in both]
-    rest.left, rest.right = ([p for p in side if key(p) not in both] for side in (rest.left, rest.right))
+    keys = [[key(p) for p in side] for side in (rest.left, rest.right)]
+    both = (set(keys[0]) & set(keys[1])) - {None}
+    if not both:
+        return
+    ours, theirs = (_gathered(side, of, both) for side, of in zip((rest.left, rest.right), keys, strict=True))
+    rest.matches += [Match(tier, tuple(group), tuple(theirs[one])) for one, group in ours.items()]
+    rest.left, rest.right = (
+        [p for p, one in zip(side, of, strict=True) if one not in both]
+        for side, of in zip((rest.left, rest.right), keys, strict=True)
+    )
 
 
-def _gathered(pieces: Sequence[Piece], key: Callable[[Piece], Hashable]) -> dict[Hashable, list[Piece]]:
+def _gathered(
+    pieces: Sequence[Piece], keys: Sequence[Hashable], wanted: Collection[Hashable]
+) -> dict[Hashable, list[Piece]]:
     found: dict[Hashable, list[Piece]] = defaultdict(list)
-    for p in pieces:
-        if (one := key(p)) is not None:
+    for p, one in zip(pieces, keys, strict=True):
+        if one in wanted:
             found[one].append(p)
     return found
 

@@ -62,8 +62,11 @@ def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> boo
     """Whether a match is as much work on both sides; of what found each other by sizes only larger products are not."""
     if match.tier == SAME or (match.tier == GROUP and match.name != OPTIMIZER):
         return True
-    as_many = as_much(flops_of(match.left, left.units), flops_of(match.right, right.units))
-    return alike or as_many if match.tier == SIZE else alike and as_many
+    if match.tier == SIZE and alike:
+        return True
+    if match.tier != SIZE and not alike:
+        return False
+    return as_much(flops_of(match.left, left.units), flops_of(match.right, right.units))
 
 
 def _own(pieces: Sequence[Piece], side: Taken) -> float | None:

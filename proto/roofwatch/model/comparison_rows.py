@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from roofwatch.model.answer import ratio
-from roofwatch.model.comparison_match import Match
-from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY, Piece
+from roofwatch.model.comparison_match import Match, weights
+from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY, Number, Piece
 from roofwatch.model.comparison_roofs import Roofs, roofs_of
 from roofwatch.model.comparison_sides import Taken, a_unit
 
@@ -24,8 +25,7 @@ ROW_KEYS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A match; times in whole nanoseconds a unit, rounded so that all rows and the rest add up to the unit's time."""
 
     match: Match
@@ -37,33 +37,15 @@ class Row:
     right_exact: float
     left_calls: float
     right_calls: float
-
-    @property
-    def lead(self) -> Piece:
-        """The largest piece of both sides."""
-        return max((*self.match.left, *self.match.right), key=lambda p: (p.ns, str(p.kind)))
+    lead: Piece  # the largest of both sides
+    sort: str  # compute, copy or communication
+    tax: bool  # whether it is layout tax
+    expected: float | None  # the ratio that the devices' roofs explain; of kernels that take time on both sides
 
     @property
     def shown(self) -> Piece:
         """Whose shapes are told: the left's, where there is one."""
         return (self.match.left or self.match.right)[0]
-
-    @property
-    def sort(self) -> str:
-        """Compute, copy or communication."""
-        return sort_of(self.match)
-
-    @property
-    def tax(self) -> bool:
-        """Whether it is layout tax."""
-        return self.lead.tax
-
-    @property
-    def expected(self) -> float | None:
-        """The ratio that the two devices' roofs explain; of kernels that take time on both sides."""
-        if self.sort != COMPUTE or self.tax or self.ratio is None:
-            return None
-        return self.roofs.expected
 
     @property
     def gap(self) -> float | None:
@@ -92,16 +74,31 @@ IDLE = "idle_"
 
 def columns(matches: Sequence[Match], left: Taken, right: Taken, *, alike: bool) -> Columns:
     """Rows with most time first, and what is beside them; ``alike``: the sides do as much work."""
-    ordered = sorted(matches, key=lambda m: (-max(_a_unit(m.left, left), _a_unit(m.right, right)), _text(m)))
-    ours, beside_left = _column([m.left for m in ordered], ordered, left)
-    theirs, beside_right = _column([m.right for m in ordered], ordered, right)
-    rows = [_row(m, left, right, a, b, alike=alike) for m, a, b in zip(ordered, ours, theirs, strict=True)]
+    weight = weights((left.units, right.units))
+    found = [(m, sum(p.ns for p in m.left), sum(p.ns for p in m.right)) for m in matches]
+    ordered = sorted(found, key=lambda one: -max(one[1] * weight[0], one[2] * weight[1]))
+    if len(ordered) > 1:
+        ordered = _untied(ordered, weight)
+    sorts = [sort_of(m) for m, *_ in ordered]
+    ours, beside_left = _column([ns for _, ns, _ in ordered], sorts, left)
+    theirs, beside_right = _column([ns for *_, ns in ordered], sorts, right)
+    rows = [_row(one, left, right, a, b, alike=alike) for one, a, b in zip(ordered, ours, theirs, strict=True)]
     return Columns(rows, beside_left, beside_right)
 
 
-def _column(
-    pieces: Sequence[Sequence[Piece]], matches: Sequence[Match], side: Taken
-) -> tuple[list[int], dict[str, int]]:
+_Timed = tuple[Match, int, int]  # with both sides' time
+
+
+def _untied(ordered: Sequence[_Timed], weight: tuple[int, int]) -> list[_Timed]:
+    """Matches of one time in an order of their own: to tell it of all of them would take longer than to sort them."""
+    found: list[_Timed] = []
+    for _, group in groupby(ordered, key=lambda one: max(one[1] * weight[0], one[2] * weight[1])):
+        same = list(group)
+        found += sorted(same, key=lambda one: _text(one[0])) if len(same) > 1 else same
+    return found
+
+
+def _column(times: Sequence[int], sorts: Sequence[str], side: Taken) -> tuple[list[int], dict[str, int]]:
     """One side's times a unit, in the order of the matches, and what is beside them.
 
     What is hidden of communication follows its rows where the sum is rounded, so that what is exposed is not negative;
@@ -110,11 +107,11 @@ def _column(
     hidden = [*side.hidden_ns, side.overlap_ns - sum(side.hidden_ns)]
     chain: list[tuple[int | str, int]] = []
     for sort, name, ns in zip((COMMUNICATION, COPY, COMPUTE), HIDDEN, hidden, strict=True):
-        chain += [(i, sum(p.ns for p in pieces[i])) for i, m in enumerate(matches) if sort_of(m) == sort]
+        chain += [(i, time) for i, (time, own) in enumerate(zip(times, sorts, strict=True)) if own == sort]
         chain.append((name, -ns))
     chain += [(f"{IDLE}{cause}", ns) for cause, ns in side.idle.items()]
     found = dict(zip((key for key, _ in chain), a_unit([ns for _, ns in chain], side.units), strict=True))
-    return [found[i] for i in range(len(matches))], {key: ns for key, ns in found.items() if isinstance(key, str)}
+    return [found[i] for i in range(len(times))], {key: ns for key, ns in found.items() if isinstance(key, str)}
 
 
 def sort_of(match: Match) -> str:
@@ -122,28 +119,35 @@ def sort_of(match: Match) -> str:
     return (match.left or match.right)[0].sort
 
 
-def _a_unit(pieces: Sequence[Piece], side: Taken) -> Fraction:
-    return sum(p.ns for p in pieces) / side.units
-
-
 def _text(match: Match) -> str:
     """An order of rows with the same time that does not depend on which side is which."""
     return min(str((p.op, p.work, p.kernels)) for p in (*match.left, *match.right))
 
 
-def _row(match: Match, left: Taken, right: Taken, left_ns: int, right_ns: int, *, alike: bool) -> Row:
-    ours, theirs = _a_unit(match.left, left), _a_unit(match.right, right)
+def _row(one: _Timed, left: Taken, right: Taken, left_ns: int, right_ns: int, *, alike: bool) -> Row:
+    match, ours, theirs = one
+    weight, roofs = weights((left.units, right.units)), roofs_of(match, left, right, alike=alike)
+    ratio = theirs * weight[1] / (ours * weight[0]) if ours and theirs else None
+    lead, sort = max((*match.left, *match.right), key=lambda p: (p.ns, p.kind.value)), sort_of(match)
     return Row(
         match,
         left_ns,
         right_ns,
-        float(theirs / ours) if ours and theirs else None,
-        roofs_of(match, left, right, alike=alike),
-        float(ours),
-        float(theirs),
-        float(sum((p.calls for p in match.left), Fraction(0)) / left.units),
-        float(sum((p.calls for p in match.right), Fraction(0)) / right.units),
+        ratio,
+        roofs,
+        _exact(ours, left.units),
+        _exact(theirs, right.units),
+        _exact(sum(p.calls for p in match.left), left.units),
+        _exact(sum(p.calls for p in match.right), right.units),
+        lead,
+        sort,
+        lead.tax,
+        None if sort != COMPUTE or lead.tax or ratio is None else roofs.expected,
     )
+
+
+def _exact(figure: Number, units: Fraction) -> float:
+    return float(figure * units.denominator / units.numerator)
 
 
 def as_json(row: Row, *, right_behind: bool) -> dict[str, Any]:
@@ -197,5 +201,5 @@ def _parts(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
             "shapes": _loaded(p.shapes),
             "share": ratio(p.ns, whole),
         }
-        for p in sorted(pieces, key=lambda p: (-p.ns, str(p.work)))[:PARTS_TOLD]
+        for p in sorted(pieces, key=lambda p: (-p.ns, p.text))[:PARTS_TOLD]
     ]

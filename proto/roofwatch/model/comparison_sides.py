@@ -149,7 +149,8 @@ class Taken:
 
 def tells_phases(side: Side) -> bool:
     """Whether it is known of any kernel which part of a step launched it."""
-    return any(s.signature.phase is not Phase.NONE for s in side.sums)
+    none = Phase.NONE
+    return any(s.signature.phase is not none for s in side.sums)
 
 
 def taken(side: Side, per: str, *, phases: bool) -> Taken:
@@ -195,10 +196,10 @@ def a_unit(values: Iterable[int], units: Fraction) -> list[int]:
     other sign.
     """
     found, running, before = [], 0, 0
+    twice, over, half = 2 * units.denominator, 2 * units.numerator, units.numerator
     for value in values:
         running += value
-        quotient = running / units
-        rounded = (2 * quotient.numerator + quotient.denominator) // (2 * quotient.denominator)
+        rounded = (running * twice + half) // over
         found.append(rounded - before)
         before = rounded
     return found

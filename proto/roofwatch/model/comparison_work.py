@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -79,7 +78,7 @@ def flops_of(pieces: Sequence[Piece], units: Fraction) -> Fraction | None:
     known = [p for p in model if p.flops is not None]
     if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
         return None
-    return sum((p.calls * (p.flops or 0) for p in known), Fraction(0)) / units
+    return sum(p.calls * (p.flops or 0) for p in known) / units
 
 
 def _flops(side: Taken) -> Fraction | None:
@@ -168,11 +167,13 @@ def _sizes(left: Taken, matches: Sequence[Match]) -> Found:
 
 def _nearest(piece: Piece, others: Sequence[Piece]) -> list[tuple[str, int, int]]:
     """How the first operand differs from that of the other side's piece that is most alike."""
-    shape = _first_shape(piece)
+    shape = piece.first
     best: list[tuple[str, int, int]] = []
+    if shape is None:
+        return best
     for other in others:
-        theirs = _first_shape(other)
-        if shape is None or theirs is None or len(shape) != len(theirs):
+        theirs = other.first
+        if theirs is None or len(shape) != len(theirs):
             continue
         apart = [(i, a, b) for i, (a, b) in enumerate(zip(shape, theirs, strict=True)) if a != b]
         if apart and (not best or len(apart) < len(best)):
@@ -189,26 +190,9 @@ def _dimension(piece: Piece, position: int, rank: int) -> str:
     return "sequence"
 
 
-def _shapes(piece: Piece) -> list[Any]:
-    """The operands as recorded, nothing where they were not or are damaged."""
-    try:
-        shapes = json.loads(piece.shapes) if piece.shapes else None
-    except (ValueError, RecursionError):
-        return []
-    return shapes if isinstance(shapes, list) else []
-
-
-def _first_shape(piece: Piece) -> list[int] | None:
-    """The first operand's extents, where they have three dimensions or more: of matrices nobody knows what they are."""
-    first = next(iter(_shapes(piece)), None)
-    if not isinstance(first, list) or len(first) < 3 or not all(isinstance(n, int) for n in first):
-        return None
-    return first
-
-
 def _strangers(left: Taken, right: Taken) -> Found:
     """Whether the products have other weights: a batch changes one size of a product, a model all or two."""
-    sides = [[(p.ns, _weights(p)) for p in side.pieces if p.kind in MODEL_KINDS] for side in (left, right)]
+    sides = [[(p.ns, p.weights) for p in side.pieces if p.kind in MODEL_KINDS] for side in (left, right)]
     told = [[(ns, sizes) for ns, sizes in side if sizes] for side in sides]
     if not all(told):
         return
@@ -219,17 +203,6 @@ def _strangers(left: Taken, right: Taken) -> Found:
         shares.append(sum(ns for ns, sizes in mine if not sizes & there) / time if time else 0.0)
     if min(shares) > STRANGERS:
         yield "strangers", {"share": min(shares)}
-
-
-def _weights(piece: Piece) -> frozenset[object]:
-    """Any two of a product's three sizes, one pair of which are its weight's; a convolution's filter."""
-    if piece.work[:1] == ("product",):
-        m, n, inner = piece.work[1:4]
-        return frozenset(tuple(sorted((int(str(a)), int(str(b))))) for a, b in ((m, n), (m, inner), (n, inner)))
-    shapes = _shapes(piece)
-    if piece.kind is not Kind.CONV or len(shapes) < 2 or not isinstance(shapes[1], list):
-        return frozenset()
-    return frozenset({str(shapes[1])})
 
 
 def _amounts(left: Taken, right: Taken, matches: Sequence[Match]) -> Found:
@@ -253,8 +226,5 @@ def _tokens(side: Taken) -> float | None:
 def _often(left: Taken, right: Taken, matches: Sequence[Match]) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
     same = {(p.op, p.work) for m in matches if m.tier == SAME for p in m.left if p.kind in MODEL_KINDS and p.shapes}
-    calls = [
-        sum((p.calls for p in side.pieces if (p.op, p.work) in same), Fraction(0)) / side.units
-        for side in (left, right)
-    ]
+    calls = [sum(p.calls for p in side.pieces if (p.op, p.work) in same) / side.units for side in (left, right)]
     return float(calls[1] / calls[0]) if calls[0] else None

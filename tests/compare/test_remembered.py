@@ -1,0 +1,61 @@
+"""What is remembered of a signature changes no answer, and the short way to a piece gives the same piece."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from comparison_scene import LEFT, RIGHT, compared, signature, stat, window
+from hypothesis import given, settings
+from test_adds_up import kernels
+
+from roofwatch.model import comparison_content
+from roofwatch.model.answer_rows import sums_of
+from roofwatch.model.comparison_content import content_of
+from roofwatch.model.comparison_pieces import _alone, _several
+from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Bound, KernelStat, Phase, Vendor, Window
+
+
+def scene(*, swapped: bool = False) -> tuple[Window, Window]:
+    """A product, an optimizer's addition and a copy on both sides."""
+    stats = [
+        stat(signature("k", Kind.MATMUL, "aten::mm", [[64, 128], [128, 256]], "bf16", flops=1 << 22, moved=98304), 9, 3),
+        stat(signature("a", Kind.ELEMENTWISE, "aten::add", [[64, 64]], "fp32", phase=Phase.OPTIMIZER), 70, 2),
+        stat(signature("Memcpy HtoD (x)", Kind.COPY_FILL), 30, bound=Bound.COPY),
+    ]  # fmt: skip
+    sides = window(LEFT, stats, name="l"), window(RIGHT, [replace(s, total_ns=2 * s.total_ns) for s in stats], name="r")
+    return (sides[1], sides[0]) if swapped else sides
+
+
+def test_an_answer_depends_on_nothing_that_was_asked_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One signature on two vendors, with phases told and not: in any order, and with no room at all."""
+    fresh: dict[bool, Any] = {}
+    for swapped in (False, True):
+        comparison_content._known.clear()  # a process that was started just now
+        fresh[swapped] = compared(*scene(swapped=swapped))
+    kept = {swapped: scene(swapped=swapped) for swapped in (False, True)}
+    for most in (comparison_content.MOST, 1):
+        monkeypatch.setattr(comparison_content, "MOST", most)
+        assert [compared(*kept[swapped]) for swapped in (True, False, False, True)] == [
+            fresh[swapped] for swapped in (True, False, False, True)
+        ]
+    assert len(comparison_content._known) == 1
+
+
+def test_what_is_known_of_a_signature_is_of_its_vendor() -> None:
+    """The same type is layout tax on Ascend, and a kernel like any other elsewhere."""
+    one = sums_of(window(LEFT, [stat(signature("TransData", Kind.LAYOUT, "aten::mm"), 10)]))[0]
+    told = [content_of(replace(one, vendor=vendor), phases=False).key for vendor in (Vendor.ASCEND, Vendor.NVIDIA) * 2]
+    assert [tax for _, _, tax, *_ in told] == [True, False, True, False]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(kernels(LEFT), kernels(RIGHT))
+def test_the_piece_of_one_sum_is_that_of_several_of_which_there_is_one(ours: KernelStat, theirs: KernelStat) -> None:
+    """Counted or not, of calls outside of steps, copies and collectives."""
+    for s in (*sums_of(window(LEFT, [ours])), *sums_of(window(RIGHT, [theirs]))):
+        for stepping in (False, True):
+            part = s.step_ns if stepping else s.total_ns, s, content_of(s, phases=True)
+            assert _alone(*part, stepping=stepping) == _several([part], stepping=stepping)
