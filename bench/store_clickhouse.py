@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -44,7 +45,7 @@ from roofwatch.store.queries.kernels import gathered
 from roofwatch.store.queries.plan import raw_only
 from roofwatch.store.unpack import Unpacker
 
-AGENTS, MINUTES = 16, 8
+AGENTS, MINUTES, ROUNDS = 16, 8, 3
 ROWS = 30_000
 MOST_MS = {"one node": 20, "all nodes": 60}
 
@@ -96,36 +97,62 @@ def multiplied(server: ClickHouse, name: str, copies: int) -> None:
         server.run(statement, name)
 
 
+def ingest(server: ClickHouse, folder: Path) -> str:
+    """The same kernels by raw inserts and over gRPC, in turns; prints the medians, gives the last database's name."""
+    fleet = fleet_of(AGENTS, MINUTES)
+    unpacker = Unpacker()
+    windows = [w for of in fleet for e in of for w in unpacker.unpack(e).windows]
+    rows = sum(len(w.facts) for w in windows)
+    share = (MINUTES - 1) / MINUTES
+    alone, acked, took, cpu, spent, name = [], [], [], [], [], ""
+    for number in range(ROUNDS):
+        name = server.create()
+        opened = database.open(server.url(name))
+        assert isinstance(opened, Opened)
+        alone.append(raw_insert(opened, windows) / rows)
+        opened.close()
+        here = folder / str(number)
+        here.mkdir()
+        with local_store(here, server.url(name)) as store:
+            over_grpc(store, [of[:1] for of in fleet])
+            _until(server, name, AGENTS * 8)
+            before, own, begin = store.cpu_s(), _spent(server), time.perf_counter()
+            acked.append((over_grpc(store, [of[1:] for of in fleet])[0]) / rows / share)
+            _until(server, name, len(windows))
+            took.append((time.perf_counter() - begin) / rows / share)
+            cpu.append((store.cpu_s() - before) / rows / share)
+            spent.append((_spent(server) - own) / rows / share)
+    ratio = statistics.median(a / t for a, t in zip(alone, took, strict=True))
+    alone_s, acked_s, took_s, cpu_s, spent_s = map(statistics.median, (alone, acked, took, cpu, spent))
+    print(f"{rows:,} kernels; acknowledged {1 / acked_s:,.0f}/s; all to be asked for {1 / took_s:,.0f}/s")
+    print(f"raw inserts {1 / alone_s:,.0f}/s: {ratio:.0%} of them end to end (limit 50 %)")
+    print(f"store {cpu_s * 1e6:.2f} µs of processor a kernel (limit 2); ClickHouse {spent_s * 1e6:.2f} µs")
+    return name
+
+
+def _until(server: ClickHouse, name: str, windows: int) -> None:
+    while server.run("SELECT count() FROM windows", name) != [[str(windows)]]:
+        time.sleep(0.02)
+
+
+def _spent(server: ClickHouse) -> float:
+    assert server.process is not None
+    of = psutil.Process(server.process.pid).cpu_times()
+    return float(of.user + of.system)
+
+
 def main() -> None:
     """Print one line a figure."""
     options = argparse.ArgumentParser()
-    options.add_argument("--copies", type=int, default=32, help="of 307,200 ingested kernels each")
+    options.add_argument("--copies", type=int, default=32, help="of 307,200 ingested kernels each; 0: ingest alone")
     copies = options.parse_args().copies
     with running_clickhouse() as server, tempfile.TemporaryDirectory(prefix="roofwatch-bench-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
-        name = server.create()
-        fleet = fleet_of(AGENTS, MINUTES)
-        unpacker = Unpacker()
-        windows = [w for of in fleet for e in of for w in unpacker.unpack(e).windows]
-        rows = sum(len(w.facts) for w in windows)
+        name = ingest(server, Path(folder))
+        if not copies:
+            return
         opened = database.open(server.url(name))
         assert isinstance(opened, Opened)
-        alone = min(raw_insert(opened, windows) for _ in range(2))
-        with local_store(Path(folder), server.url(name)) as store:
-            over_grpc(store, [of[:1] for of in fleet])
-            while server.run("SELECT count() FROM windows", name) != [[str(AGENTS * 8)]]:
-                time.sleep(0.05)
-            before, begin = store.cpu_s(), time.perf_counter()
-            acked, _ = over_grpc(store, [of[1:] for of in fleet])
-            while server.run("SELECT count() FROM windows", name) != [[str(len(windows))]]:
-                time.sleep(0.02)
-            took, cpu = time.perf_counter() - begin, store.cpu_s() - before
-        share = (MINUTES - 1) / MINUTES
-        print(
-            f"{rows:,} kernels; acknowledged {rows * share / acked:,.0f}/s; all to be asked for {rows * share / took:,.0f}/s"
-        )
-        print(f"raw inserts {rows / alone:,.0f}/s: {alone * share / took:.0%} of them end to end (limit 50 %)")
-        print(f"store {cpu / rows / share * 1e6:.2f} µs of processor a kernel (limit 2)")
         multiplied(server, name, copies)
         summed_up(server, opened, name)
         size = server.run(

@@ -85,8 +85,9 @@ class Tables:
                 sink.add(schema.agents, ("id", "name", "boot", "version", "node_id", "seen_unix_ns"), row)
                 continue
             agent = agent_id(work.agent, work.boot)
-            numbered = (agent, work.sequence, work.crc32, len(work.windows), received)
-            sink.add(schema.segments, ("agent_id", "sequence", "crc32", "windows", "received_unix_ns"), numbered)
+            if work.drops:  # only of these the time is asked for: repetitions are known to the journal
+                numbered = (agent, work.sequence, work.crc32, len(work.windows), received)
+                sink.add(schema.segments, ("agent_id", "sequence", "crc32", "windows", "received_unix_ns"), numbered)
             for reason, count in work.drops.items():
                 names = ("agent_id", "sequence", "reason", "count")
                 sink.add(schema.agent_drops, names, (agent, work.sequence, reason, count))
@@ -121,6 +122,8 @@ def facts(of: Numbered) -> dict[str, Any]:
     """The kernels of windows as columns of ``kernel_facts``."""
     if not of:
         return {}
+    # In the table's own order, which is then not sought again.
+    of = sorted(of, key=lambda one: (one[1].process_id, one[1].window.start_unix_ns, one[0]))
     counts = [len(w.facts) for _, w in of]
     matrix = np.concatenate([w.facts.columns for _, w in of], axis=1)
     device = matrix[FACT.index("device")]

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 
 from roofwatch.store.clickhouse import pieces, sums, upkeep
 from roofwatch.store.clickhouse.batch import Batch, Tables
-from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of
+from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of, weight
 from roofwatch.store.clickhouse.opening import ClickHouse
 from roofwatch.store.config import Keep
 from roofwatch.store.database import telling
 from roofwatch.store.load import Hello
 from roofwatch.store.unpack import Unpacked, UnpackedWindow, Unpacker
 
-REMEMBERED_ROWS = 200_000  # kernels of segments in memory until their batch; others are unpacked once more
+REMEMBERED_ROWS = 300_000  # of segments in memory until their batch (60 MB); others are unpacked once more
+STALE_MOST = 100_000  # pieces that are known to be told; more are told again
 Seen = Callable[[UnpackedWindow], None]
 
 
@@ -40,10 +41,11 @@ class Flusher:
 
     def remember(self, entry: int, work: Unpacked) -> None:
         """A segment that was just written down."""
+        size = weight(work)
         with self._lock:
-            if self._rows + work.rows <= REMEMBERED_ROWS:
+            if self._rows + size <= REMEMBERED_ROWS:
                 self._known[entry] = work
-                self._rows += work.rows
+                self._rows += size
 
     def flush(self, rows: int, last: int | None = None) -> bool:
         """Insert the oldest batch, of entries up to ``last``; False where nothing waited.
@@ -66,7 +68,7 @@ class Flusher:
             if own
         ]
         with self.journal.write() as kept:
-            stale, late = pieces.mark(kept, windows)
+            stale, late = pieces.mark(kept, windows, self.journal.stale)
             told = pieces.states(kept, stale)
         # A window whose day is gone has no hour: it is late once.
         gone = frozenset(own for of in late.values() for own, _ in of)
@@ -80,6 +82,9 @@ class Flusher:
                 sums.add(connection, self.journal, number, key, own)
         with self.journal.write() as kept:
             self.journal.done(kept, number)
+        if len(self.journal.stale) > STALE_MOST:
+            self.journal.stale.clear()
+        self.journal.stale.update(stale)
         self._forget(entries)
         if self.seen is not None:
             for _, w in windows:
@@ -103,17 +108,20 @@ class Flusher:
                 self.cleared_s = time.monotonic() + upkeep.EVERY_S
 
     def _work(self, entry: Entry) -> Unpacked | Hello:
-        if not entry.numbers and entry.payload[:1] == b"[":
-            return hello_of(entry.payload)
         with self._lock:
             known = self._known.get(entry.id)
-        return known or self.unpacker.unpack(envelope_of(entry.payload))
+        if known is not None:
+            return known
+        payload = self.journal.payload(entry.id)
+        if not entry.numbers and payload[:1] == b"[":
+            return hello_of(payload)
+        return self.unpacker.unpack(envelope_of(payload))
 
     def _forget(self, entries: Sequence[Entry]) -> None:
         with self._lock:
             for entry in entries:
                 known = self._known.pop(entry.id, None)
-                self._rows -= known.rows if known else 0
+                self._rows -= weight(known) if known else 0
 
     def _token(self, number: int, entries: Sequence[Entry]) -> str:
         """The same for the same segments of the same journal, and never for others."""

@@ -263,9 +263,12 @@ def dense(buckets: Arrays, counts: Arrays) -> Histograms:
 
 def sparse(told: Histograms) -> tuple[Arrays, Arrays]:
     """The other way round."""
-    row, bucket, count = told.cells()
-    ends = np.cumsum(np.bincount(row, minlength=len(told)))
-    return Arrays(ends, bucket), Arrays(ends, count)
+    at, all_ends = np.flatnonzero(told.counts), np.cumsum(told.lengths)
+    ends = np.searchsorted(at, all_ends)
+    # Buckets are below 2¹⁶ and so is what is added up for them, whatever overflows on the way.
+    first = (told.lows - (all_ends - told.lengths)).astype(np.uint16)
+    buckets = at.astype(np.uint16) + np.repeat(first, np.diff(ends, prepend=0))
+    return Arrays(ends, buckets), Arrays(ends, told.counts[at])
 
 
 def each_window(

@@ -9,21 +9,23 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Node, Trigger
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import sqlite_engine
-from roofwatch.store.clickhouse.pieces import PIECES_DDL
+from roofwatch.store.clickhouse.pieces import PIECES_DDL, Key
 from roofwatch.store.days import SERIAL_BITS, day_of
 from roofwatch.store.identity import agent_id
 from roofwatch.store.load import Hello
@@ -33,6 +35,7 @@ from roofwatch.store.unpack import Unpacked, UnpackedWindow
 
 KEEP_NS = 7 * DAY_S * SECOND_NS  # how long numbers of segments and uids of live windows are known: a spool keeps less
 MOST_ID = (1 << 63) - 1
+WINDOW_ROWS = 20  # a window without kernels is as much to remember and to send as so many of them
 FORGET_MOST = 20_000  # ids forgotten in one transaction
 _DDL = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -58,7 +61,6 @@ class Entry:
 
     id: int
     received_unix_ns: int
-    payload: bytes
     numbers: tuple[int, ...]
 
 
@@ -71,6 +73,7 @@ class Journal:
     file: Path
     size: int = 0  # bytes of payloads that are not in ClickHouse yet
     meta: dict[str, Any] = field(default_factory=dict)
+    stale: set[Key] = field(default_factory=set)  # pieces that ClickHouse was told to be, since they were summed up
 
     @property
     def name(self) -> str:
@@ -81,7 +84,10 @@ class Journal:
     def write(self) -> Iterator[Connection]:
         """A transaction; only numbers and short rows inside, since acknowledgements wait for it."""
         with self.engine.connect() as connection, connection.execution_options(roofwatch_write=True).begin():
-            yield connection
+            try:
+                yield connection
+            except sqlite3.Error as error:  # of ``raw``
+                raise DBAPIError.instance("", None, error, sqlite3.Error, dialect=connection.dialect) from error
 
     def next(self, connection: Connection, what: str, count: int = 1) -> int:
         """The first of so many numbers that were never given before."""
@@ -95,50 +101,15 @@ class Journal:
         self, connection: Connection, work: Sequence[Unpacked | Hello], now_ns: int
     ) -> tuple[list[Outcome], list[int | None]]:
         """Write down what is new; what became of each, and under which number it lies."""
-        outcomes: list[Outcome] = []
-        entries: list[int | None] = []
+        kept, outcomes, entries = raw(connection), [], list[int | None]()
+        windows = sum(len(one.windows) for one in work if isinstance(one, Unpacked))
+        serial = self.next(connection, "serial", windows) if windows else 0
         for one in work:
-            outcome = STORED if isinstance(one, Hello) else self._segment(connection, one, now_ns)
+            outcome = STORED if isinstance(one, Hello) else _segment(kept, one, now_ns)
             outcomes.append(outcome)
-            entries.append(self._entry(connection, one, now_ns) if outcome is STORED else None)
+            entries.append(_entry(kept, one, now_ns, serial) if outcome is STORED else None)
+            serial += 0 if isinstance(one, Hello) else len(one.windows)
         return outcomes, entries
-
-    def _segment(self, connection: Connection, work: Unpacked, now_ns: int) -> Outcome:
-        key = (agent_id(work.agent, work.boot), work.sequence)
-        new = connection.exec_driver_sql(
-            "INSERT INTO segments VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", (*key, work.crc32, now_ns)
-        )
-        if new.rowcount:
-            return STORED
-        stored = connection.exec_driver_sql("SELECT crc32 FROM segments WHERE agent_id = ? AND sequence = ?", key)
-        if stored.scalar_one() == work.crc32:
-            return DUPLICATE
-        return rejected(
-            f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
-        )
-
-    def _entry(self, connection: Connection, work: Unpacked | Hello, now_ns: int) -> int:
-        payload, numbers, rows = _payload(work), b"", 0
-        if isinstance(work, Unpacked):
-            numbers, rows = self._numbers(connection, work.windows, now_ns), work.rows
-        found = connection.exec_driver_sql(
-            "INSERT INTO entries (received_unix_ns, rows, payload, numbers) VALUES (?, ?, ?, ?) RETURNING id",
-            (now_ns, rows, payload, numbers),
-        ).scalar_one()
-        return int(found)
-
-    def _numbers(self, connection: Connection, windows: Sequence[UnpackedWindow], now_ns: int) -> bytes:
-        serial = self.next(connection, "serial", len(windows)) if windows else 0
-        found = []
-        for i, w in enumerate(windows):
-            imported = w.window.trigger is Trigger.IMPORTED
-            new = connection.exec_driver_sql(
-                "INSERT INTO uids VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (bytes.fromhex(w.window.uid), 0 if imported else now_ns),
-            ).rowcount
-            day = 0 if imported else max(0, day_of(w.window.start_unix_ns))
-            found.append((day << SERIAL_BITS) + serial + i if new else 0)
-        return np.array(found, np.int64).tobytes()
 
     def last(self) -> int:
         """The newest entry, 0 where none waits."""
@@ -165,13 +136,19 @@ class Journal:
                     break
             number = self.next(connection, "batch")
             connection.exec_driver_sql("UPDATE entries SET batch = ? WHERE id <= ?", (number, upto))
-        found = connection.exec_driver_sql(
-            "SELECT id, received_unix_ns, payload, numbers FROM entries WHERE batch = ? ORDER BY id", (number,)
+        found = raw(connection).execute(
+            "SELECT id, received_unix_ns, numbers FROM entries WHERE batch = ? ORDER BY id", (number,)
         )
         return int(number), [
-            Entry(identity, received, payload, tuple(np.frombuffer(numbers, np.int64).tolist()))
-            for identity, received, payload, numbers in found
+            Entry(identity, received, tuple(np.frombuffer(numbers, np.int64).tolist()))
+            for identity, received, numbers in found
         ]
+
+    def payload(self, entry: int) -> bytes:
+        """What was written down."""
+        with self.engine.connect() as connection:
+            found: bytes = raw(connection).execute("SELECT payload FROM entries WHERE id = ?", (entry,)).fetchone()[0]
+        return found
 
     def done(self, connection: Connection, batch: int) -> None:
         """A batch is in ClickHouse."""
@@ -220,6 +197,51 @@ class Journal:
         sqlite_engine.truncate_log(self.engine)
         self.engine.dispose()
         self.lock.close()
+
+
+def raw(connection: Connection) -> sqlite3.Connection:
+    """SQLite's own connection: where a statement is one of thousands, SQLAlchemy takes ten times as long as SQLite."""
+    found: Any = connection.connection.driver_connection
+    return cast(sqlite3.Connection, found)
+
+
+def weight(work: Unpacked | Hello) -> int:
+    """How large a segment is, in kernels: so that batches are bounded whatever windows are made of."""
+    if isinstance(work, Hello):
+        return 1
+    more = (WINDOW_ROWS + len(w.window.collectives) + len(w.window.graphs) for w in work.windows)
+    return 1 + work.rows + sum(more)
+
+
+def _segment(kept: sqlite3.Connection, work: Unpacked, now_ns: int) -> Outcome:
+    key = (agent_id(work.agent, work.boot), work.sequence)
+    row = (*key, work.crc32, now_ns)
+    if kept.execute("INSERT INTO segments VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row).rowcount:
+        return STORED
+    stored = kept.execute("SELECT crc32 FROM segments WHERE agent_id = ? AND sequence = ?", key).fetchone()
+    if stored == (work.crc32,):
+        return DUPLICATE
+    return rejected(
+        f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
+    )
+
+
+def _entry(kept: sqlite3.Connection, work: Unpacked | Hello, now_ns: int, serial: int) -> int:
+    numbers = _numbers(kept, work.windows, now_ns, serial) if isinstance(work, Unpacked) else b""
+    row = (now_ns, weight(work), _payload(work), numbers)
+    kept.execute("INSERT INTO entries (received_unix_ns, rows, payload, numbers) VALUES (?, ?, ?, ?)", row)
+    return int(kept.execute("SELECT last_insert_rowid()").fetchone()[0])
+
+
+def _numbers(kept: sqlite3.Connection, windows: Sequence[UnpackedWindow], now_ns: int, serial: int) -> bytes:
+    found = []
+    for i, w in enumerate(windows):
+        imported = w.window.trigger is Trigger.IMPORTED
+        row = (bytes.fromhex(w.window.uid), 0 if imported else now_ns)
+        new = kept.execute("INSERT INTO uids VALUES (?, ?) ON CONFLICT DO NOTHING", row).rowcount
+        day = 0 if imported else max(0, day_of(w.window.start_unix_ns))
+        found.append((day << SERIAL_BITS) + serial + i if new else 0)
+    return np.array(found, np.int64).tobytes()
 
 
 def _payload(work: Unpacked | Hello) -> bytes:

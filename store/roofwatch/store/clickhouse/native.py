@@ -20,6 +20,8 @@ _NUMBERS = {
     "Int8": "<i1", "Int16": "<i2", "Int32": "<i4", "Int64": "<i8", "UInt8": "<u1", "UInt16": "<u2", "UInt32": "<u4",
     "UInt64": "<u8", "Float64": "<f8", "Bool": "<u1",
 }  # fmt: skip
+_SHORT = [bytes([number]) for number in range(0x80)]
+_UNSIGNED = (("UInt8", 8), ("UInt16", 16), ("UInt32", 32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +36,53 @@ class Arrays:
 
 
 def encode(columns: Mapping[str, tuple[str, Any]]) -> bytes:
-    """A block of columns: name → type, values (a numpy array, ``Arrays``, or a list with None where unknown)."""
+    """A block of columns: name → type, values (a numpy array, ``Arrays``, or a list with None where unknown).
+
+    Whole numbers travel in the fewest bytes that hold all of their column; the server makes them the table's.
+    """
     rows = len(next(iter(columns.values()))[1])
-    parts = [_varint(len(columns)), _varint(rows)]
+    parts: list[Any] = [_varint(len(columns)), _varint(rows)]
     for name, (kind, values) in columns.items():
-        parts += [_text(name), _text(kind), _values(kind, values)]
+        travels, buffers = _values(kind, values)
+        parts += [_text(name), _text(travels), *buffers]
     return b"".join(parts)
 
 
-def _values(kind: str, values: Any) -> bytes:
+def _values(kind: str, values: Any) -> tuple[str, list[Any]]:
+    """As which type values travel, and their bytes."""
     if kind.startswith("LowCardinality("):
         raise ValueError(kind)  # the server takes the plain type, and finds the values itself
     if kind.startswith("Nullable("):
         inner = kind[len("Nullable(") : -1]
-        gaps = np.fromiter((value is None for value in values), np.uint8, len(values))
         empty: Any = "" if inner == "String" else 0
-        return gaps.tobytes() + _values(inner, [empty if value is None else value for value in values])
+        gaps = bytes(value is None for value in values)
+        travels, buffers = _values(
+            inner, [empty if value is None else value for value in values] if any(gaps) else values
+        )
+        return f"Nullable({travels})", [gaps, *buffers]
     if kind.startswith("Array("):
-        inner = kind[len("Array(") : -1]
-        ends: bytes = values.ends.astype("<u8").tobytes()
-        return ends + _values(inner, values.values)
+        travels, buffers = _values(kind[len("Array(") : -1], values.values)
+        return f"Array({travels})", [_buffer(values.ends, "<u8"), *buffers]
     if kind == "String":
-        return b"".join([_text(value) for value in values])
+        return kind, [b"".join(map(_text, values))]
     if kind.startswith("FixedString("):
-        return b"".join(values)
-    return np.asarray(values).astype(_NUMBERS[kind], copy=False).tobytes()
+        return kind, list(values)
+    numbers = np.asarray(values)
+    if numbers.dtype.kind in "iu" and _NUMBERS[kind][1] in "iu":
+        kind = _narrow(kind, numbers)
+    return kind, [_buffer(numbers, _NUMBERS[kind])]
+
+
+def _narrow(kind: str, numbers: Column) -> str:
+    """The smallest type without a sign that holds such numbers; ``kind`` where some are below zero, or none is it."""
+    size = 8 if len(numbers) == 0 else int(np.bitwise_or.reduce(numbers))
+    width = np.dtype(_NUMBERS[kind]).itemsize
+    fitting = (name for name, bits in _UNSIGNED if bits <= 8 * width and 0 <= size < 1 << bits)
+    return kind if kind == "Bool" else next(fitting, kind)
+
+
+def _buffer(numbers: Column, kind: str) -> Any:
+    return np.ascontiguousarray(numbers, dtype=kind).data.cast("B") if len(numbers) else b""
 
 
 def _text(value: str) -> bytes:
@@ -67,6 +91,8 @@ def _text(value: str) -> bytes:
 
 
 def _varint(number: int) -> bytes:
+    if number < len(_SHORT):
+        return _SHORT[number]
     found = bytearray()
     while number > 0x7F:
         found.append(number & 0x7F | 0x80)

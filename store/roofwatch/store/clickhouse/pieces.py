@@ -7,7 +7,7 @@ says is never more than what is there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -33,8 +33,11 @@ Late = dict[Key, list[tuple[int, UnpackedWindow]]]
 NAMES = ("grain", "bucket_unix_ns", "process_id", "stale", "finer", "build")
 
 
-def mark(connection: Connection, windows: Numbered) -> tuple[list[Key], Late]:
-    """Make the pieces of windows stale; those of which nothing finer is kept stay, and get the windows added."""
+def mark(connection: Connection, windows: Numbered, told: Container[Key] = ()) -> tuple[list[Key], Late]:
+    """Make the pieces of windows stale; those of which nothing finer is kept stay, and get the windows added.
+
+    ``told`` are pieces that are stale already and known to be: of those there is nothing to write, nor to tell.
+    """
     stale: list[Key] = []
     late: Late = {}
     left = list(windows)
@@ -44,6 +47,9 @@ def mark(connection: Connection, windows: Numbered) -> tuple[list[Key], Late]:
             of[grain, bucket_of(w.window.start_unix_ns, grain), w.process_id].append((number, w))
         left = []
         for key, own in of.items():
+            if key in told:
+                left += own
+                continue
             finer = connection.exec_driver_sql(
                 "INSERT INTO pieces (grain, bucket_unix_ns, process_id, stale, finer) VALUES (?, ?, ?, 1, 1) "
                 "ON CONFLICT DO UPDATE SET stale = stale OR finer RETURNING finer",

@@ -50,6 +50,7 @@ def sweep(connection: Connection, journal: Journal, now_ns: int, grace_ns: int =
     build(connection, grain, bucket, [process for _, _, process in of], number)
     with journal.write() as kept:  # told before it is known here: what broke in between is built again
         told = [(g, b, p, 0, finer, number) for g, b, p, _, finer, _ in pieces.states(kept, of)]
+    journal.stale.difference_update(of)
     pieces.publish(connection, told, version)
     with journal.write() as kept:
         pieces.built(kept, of, number)
