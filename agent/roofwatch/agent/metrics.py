@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -104,11 +104,8 @@ def expose(
     ProcessCollector(registry=registry)
     registry.register(Figures(loop, status))
     try:
-        if pair is not None:
-            return pages.serve(registry, host, port, pages.Files(*pair))
-        server, _ = start_http_server(port, addr=host, registry=registry)
+        return pages.serve(registry, host, port, None if pair is None else pages.Files(*pair))
     except OSError as error:
         raise RoofwatchError(
             f"cannot listen on {host}:{port} for metrics: {error.strerror or error}; choose another with --metrics"
         ) from error
-    return server

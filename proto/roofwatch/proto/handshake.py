@@ -35,7 +35,7 @@ def ask(host: str, port: int, material: Material, within_s: float = WITHIN_S) ->
             if material.ca is None:
                 return Met(_plain(sock))
             return _secured(sock, (host, port), material)
-    except OSError:
+    except (OSError, ValueError, OverflowError):  # a name that is none, a port that is none, a date that cannot be read
         return Met()
 
 

@@ -230,7 +230,7 @@ class Access:
             return Refusal(Why.TOKEN, "the token is not known here: it was removed, or is for another store")
         if _over(by_token, self.now_unix_s()):
             return Refusal(Why.EXPIRED, f"the token of '{by_token.name}' has expired: get a new one")
-        return by_token if by_certificate is None else both(by_token, by_certificate)
+        return _with_certificate(by_token, by_certificate, shown.certificate)
 
     def admit(self, method: str, shown: Shown) -> Caller | Refusal:
         """Who calls, if it may call a method."""
@@ -271,6 +271,16 @@ def both(one: Caller, other: Caller) -> Caller:
     ends = [caller.expires_unix_s for caller in (one, other) if caller.expires_unix_s is not None]
     nodes = frozenset.intersection(*limits) if limits else None
     return Caller(one.name, roles, nodes, min(ends, default=None))
+
+
+def _with_certificate(by_token: Caller, by_certificate: Caller | None, pem: bytes | None) -> Caller:
+    """What a token allows beside a certificate: one without rights restricts nothing, but lets in while it is good."""
+    if by_certificate is not None:
+        return both(by_token, by_certificate)
+    if pem is None:
+        return by_token
+    expires = _facts(pem)[2]
+    return replace(by_token, expires_unix_s=min(expires, by_token.expires_unix_s or expires))
 
 
 def _over(caller: Caller, now_unix_s: float) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 from sqlalchemy.exc import DataError, IntegrityError
@@ -168,15 +168,12 @@ def expose(metrics: Metrics, host: str, port: int, files: pages.Files | None = N
         RoofwatchError: the address cannot be listened on.
     """
     try:
-        if files is not None:
-            return pages.serve(metrics.registry, host, port, files)
-        server, _ = start_http_server(port, addr=host, registry=metrics.registry)
+        return pages.serve(metrics.registry, host, port, files)
     except OSError as error:
         raise RoofwatchError(
             f"cannot listen on {format_address(host, port)} for metrics: {error.strerror or error}; "
             "choose another with --metrics"
         ) from error
-    return server
 
 
 def _counter(registry: CollectorRegistry, name: str, text: str, labels: list[str]) -> Counter:

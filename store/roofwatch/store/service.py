@@ -32,9 +32,11 @@ from roofwatch.store.load import Hello
 from roofwatch.store.metrics import Metrics
 from roofwatch.store.outcome import Outcome, rejected
 from roofwatch.store.queries import Queries
+from roofwatch.store.streams import CHANGED, RevokedError, Streams
 from roofwatch.store.unpack import Unpacked, Unpacker
 from roofwatch.store.unreadable import REASON
 
+HELLO_WITHIN_S = 10.0  # from the call; who says nothing holds no stream open
 MOST_HOST = 253  # characters of a node's name that a refusal repeats
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         self._unpacker = Unpacker()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
         self._readers: set[asyncio.Task[None]] = set()
-        self._streams: set[Connection] = set()  # also those whose agent has a newer one
+        self._streams = Streams(gate)
         self._open = 0  # streams
         self._ended = asyncio.Condition()
         self._draining = False
@@ -68,14 +70,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
 
         Looks at the time always, at rights when the entries changed; a new CA of clients asks all of them again.
         """
-        for connection in self._streams:
-            caller, shown = connection.caller, connection.shown
-            over = caller.expires_unix_s is not None and caller.expires_unix_s <= now_unix_s
-            if certificates and shown.certificate is not None:
-                connection.outbound.put_nowait(RevokedError("the CA of clients has changed: connect again"))
-            elif over or (entries and self._gate.access.caller(shown) != caller):
-                self._gate.count(Refusal(Why.EXPIRED if over else Why.TOKEN, f"'{caller.name}' in an open stream"))
-                connection.outbound.put_nowait(RevokedError("what this agent may do has changed: connect again"))
+        self._streams.recheck(now_unix_s, entries=entries, certificates=certificates)
 
     async def Stream(  # noqa: N802 - gRPC's name
         self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
@@ -93,13 +88,18 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
     async def _serve(
         self, requests: AsyncIterator[pb.AgentMessage | None], context: Any
     ) -> AsyncIterator[pb.StoreMessage]:
+        clients = self._streams.clients
         hello = await self._hello(requests, context)
         if self._draining:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the store is stopping")
+        caller, shown = calling()
+        # Whom nobody looked at while it said hello: it was admitted by what held before. No await from here to add.
+        if not self._streams.stands(caller, shown, clients):
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, CHANGED)
         connection = self._hub.connect(hello.agent, hello.node.host)
-        connection.caller, connection.shown = calling()
-        self._streams.add(connection)
+        connection.caller, connection.shown = caller, shown
         reader = asyncio.create_task(self._read(requests, connection))
+        self._streams.add(connection, reader)
         self._readers.add(reader)
         reader.add_done_callback(self._forget)
         try:
@@ -114,8 +114,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         finally:
             self._hub.disconnect(connection)
-            self._streams.discard(connection)
-            reader.cancel()
+            self._streams.remove(connection)
 
     def _forget(self, reader: asyncio.Task[None]) -> None:
         self._readers.discard(reader)
@@ -123,7 +122,11 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             reader.exception()  # a broken connection; the stream has seen it too
 
     async def _hello(self, requests: AsyncIterator[pb.AgentMessage | None], context: Any) -> Hello:
-        first = await anext(aiter(requests), pb.AgentMessage())
+        try:
+            async with asyncio.timeout(HELLO_WITHIN_S):
+                first = await anext(aiter(requests), pb.AgentMessage())
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no hello within {HELLO_WITHIN_S:.0f} s")
         if first is None:
             await _refuse_unreadable(context)
         if first.WhichOneof("body") != "hello":
@@ -220,10 +223,6 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         except RoofwatchError:
             self._metrics.received(unpacked, None)
             raise
-
-
-class RevokedError(RoofwatchError):
-    """What an open stream was admitted for is no longer so."""
 
 
 def _stranger(caller: Caller, host: str) -> Refusal:
