@@ -66,6 +66,10 @@ proto: $(READY) ## generate the protobuf code again
 bench: $(READY) ## measure every limit and print the table
 	$(BIN)/python bench/run.py
 
+.PHONY: bench-overhead
+bench-overhead: $(READY) ## measure what profiling costs jobs, on an idle machine (12 minutes; OVERHEAD_ARGS=--write: README)
+	$(BIN)/python bench/overhead.py $(OVERHEAD_ARGS)
+
 .PHONY: stress
 stress: $(READY) ## 1,000 windows a configuration in busy, forking and dying jobs (long)
 	$(BIN)/python tests/stress/run.py --windows 1000

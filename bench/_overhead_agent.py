@@ -1,0 +1,132 @@
+"""The real agent on a clock that can pass over the minutes in which nothing happens. For ``bench/overhead.py``.
+
+    python bench/_overhead_agent.py FLAGS OF THE AGENT
+
+All of the agent runs as it is: schedule, governor, parse worker, spool. Only its event loop's clock stands still
+between two questions on standard input, each answered by one line of JSON on standard output:
+
+    next            pass over the time until the next window is due; answer when it has been taken, read and paid for,
+                    or when the governor has put it off
+    interval S      another interval from now on, with nothing saved up
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from roofwatch.agent import config, daemon
+
+BEFORE_S = 0.3  # of a window's time the clock runs again, so that the last worker ends before it as it does in life
+FAR_S = 2.0  # a window put off by more than what ranks wait for each other
+LOOK_S = 0.002
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still, runs, or jumps."""
+
+    skipped = 0.0
+    stopped: float | None = None
+
+    def time(self) -> float:
+        return self.stopped if self.stopped is not None else super().time() + self.skipped
+
+    def stop_clock(self) -> None:
+        self.stopped = self.time()
+
+    def run_clock(self) -> None:
+        if self.stopped is not None:
+            self.skipped, self.stopped = self.stopped - super().time(), None
+
+
+class Clocks(asyncio.DefaultEventLoopPolicy):
+    """Gives the loop above."""
+
+    _loop_factory = Clock
+
+
+class Watched(daemon.Agent):
+    """The agent, asked over standard input."""
+
+    def start(self) -> None:
+        super().start()
+        self._clock: Any = asyncio.get_running_loop()
+        self._scheduler: Any = self._intake.scheduler
+        self._clock.add_reader(0, self._asked_for)
+        self._work: Any = None
+        self._paid: list[int] = []
+        pay = self._scheduler.paid
+
+        def paid(member: Any, asked: Any, cost: Any, events: int, after: Any) -> Any:
+            self._paid.append(events)
+            return pay(member, asked, cost, events, after)
+
+        self._scheduler.paid = paid
+
+    def _asked_for(self) -> None:
+        line = sys.stdin.readline()
+        if not line:
+            self._clock.remove_reader(0)
+            return
+        word, _, value = line.strip().partition(" ")
+        if word == "next":
+            self._work = asyncio.ensure_future(self._next())
+        elif word == "interval":
+            self._scheduler.set_schedule(float(value), 0, 0)
+            for slot in self._slots():
+                slot.account.balance_ns = 0.0
+            self._tell({"virtual_s": self._clock.time()})
+        elif word == "processes":
+            self._clock.stop_clock()
+            self._tell({"processes": len(self._slots())})
+
+    def _slots(self) -> list[Any]:
+        return list(self._scheduler._slots.values())  # noqa: SLF001 - a benchmark looks inside
+
+    def _tell(self, what: dict[str, Any]) -> None:
+        print(json.dumps(what), flush=True)
+
+    def _free(self) -> bool:
+        return not self._intake.parser.backlog and all(slot.free for slot in self._slots())
+
+    def _due(self) -> float:
+        return min((slot.timer.when() for slot in self._slots() if slot.timer is not None), default=self._clock.time())
+
+    async def _next(self) -> None:
+        clock, counted = self._clock, self._counters
+        clock.run_clock()
+        clock.skipped += max(0.0, self._due() - BEFORE_S - clock.time())
+        asked, refused, held = counted.windows["requested"], counted.refusals.total(), counted.held.total()
+        begun, self._paid = time.monotonic_ns(), []
+        while True:
+            await asyncio.sleep(LOOK_S)
+            taken = counted.windows["requested"] > asked
+            if self._free() and (taken or (counted.held.total() > held and self._due() > clock.time() + FAR_S)):
+                break
+            if self._free() and not taken and self._slots() and self._due() > clock.time() + FAR_S:
+                break  # put off again, for a reason that was counted before
+        clock.stop_clock()
+        self._tell(
+            {
+                "begun_ns": begun,
+                "taken": len(self._paid),
+                "asked": counted.windows["requested"] - asked,
+                "refused": counted.refusals.total() - refused,
+                "virtual_s": clock.time(),
+                "settled": all(slot.rates.settled for slot in self._slots()),
+                "reason": next((slot.reason for slot in self._slots()), None),
+                "believed_ns": max(
+                    (s.spending.recent[-1].cost_ns for s in self._slots() if s.spending.recent), default=None
+                ),
+                "events": self._paid,
+            }
+        )
+
+
+if __name__ == "__main__":
+    asyncio.set_event_loop_policy(Clocks())
+    daemon.Agent = Watched  # type: ignore[misc]
+    sys.exit(daemon.run(config.parse(sys.argv[1:], prog="overhead agent")))
