@@ -107,6 +107,10 @@ class Config:
     spool_hours: float = _setting(
         168.0, _at_least(0.001, float), "age of finished windows kept for the store", metavar="H"
     )
+    keep_traces_mb: int = _setting(
+        1024, _at_least(0, int), "bytes of traces kept on request, the oldest go first; 0 keeps none", metavar="MIB"
+    )
+    keep_traces_hours: float = _setting(72.0, _at_least(0.001, float), "age of traces kept on request", metavar="H")
     metrics: str = _setting("", _address, "serve /metrics for Prometheus there; off by default", metavar="HOST:PORT")
     node_name: str = _setting(
         "", str, "name of this node; default: its host name, which in a container is not the node's",
@@ -131,7 +135,8 @@ PROGRAM = Program("agent", ENVIRONMENT, Config)
 HOT = frozenset(
     {
         "interval", "budget", "hard_stop", "steps", "duration_ms", "max_events", "npu_metrics", "max_processes",
-        "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "tls_ca", "tls_cert", "tls_key",
+        "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "keep_traces_mb",
+        "keep_traces_hours", "tls_ca", "tls_cert", "tls_key",
         "token_file", "job_map", "log_format", "log_level",
     }
 )  # fmt: skip

@@ -36,6 +36,8 @@ class Counters:
     connections: Counter[str] = field(default_factory=Counter)  # accepted, registered, rejected_…, closed_…
     drops: Counter[str] = field(default_factory=Counter)
     uplink: Counter[str] = field(default_factory=Counter)
+    captures: Counter[str] = field(default_factory=Counter)  # windows by hand: taken, refused, timed_out, lost
+    traces: Counter[str] = field(default_factory=Counter)  # kept, not_kept, dropped_bytes, dropped_age
     workers: Counter[str] = field(default_factory=Counter)
     lost_ns: int = 0  # that windows cost their jobs, of those whose cost was measured…
     represented_ns: int = 0  # …and the time for which these stand

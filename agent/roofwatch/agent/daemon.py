@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.agent import identity, status
+from roofwatch.agent.capture import Captures
 from roofwatch.agent.commands import Commands
 from roofwatch.agent.config import HOT, MIB, PROGRAM, Config
 from roofwatch.agent.counters import Counters
@@ -64,6 +65,7 @@ class Agent:
             self._status,
         )
         self._credentials: Credentials | None = None
+        self._captures = Captures(self._intake.scheduler, self._intake.keeping, counters, log, self._tell)
         self._uplink = self._make_uplink() if config.store else None
         self._started = time.monotonic()
         self._sending: asyncio.Task[None] | None = None
@@ -82,13 +84,17 @@ class Agent:
             version=self._version,
             node=pb.Node(host=self._node.host, boot_id=self._node.boot_id, labels=dict(self._node.labels)),
         )
-        obey = Commands(self._registry, self._intake.scheduler)
+        obey = Commands(self._registry, self._intake.scheduler, self._captures, self._intake.keeping.traces)
         self._credentials = Credentials(self._config.trust(), self._config.store, self._log)
         return Uplink(self._config.store, self._credentials, hello, self._spool, self._counters, self._log, obey)
 
     def _sealed(self) -> None:
         if self._uplink is not None:
             self._uplink.wake()
+
+    def _tell(self, message: pb.AgentMessage) -> None:
+        if self._uplink is not None:
+            self._uplink.tell(message)
 
     def _in_flight(self) -> frozenset[int]:
         return self._uplink.in_flight() if self._uplink is not None else frozenset()
@@ -114,10 +120,12 @@ class Agent:
         notify(STOPPING)
         if self._upkeep is not None:
             self._upkeep.cancel()
+        self._captures.stop()
         self._intake.scheduler.stop()
         self._registry.stop()
         self._listener.close()
         await self._intake.parser.stop(STOP_WITHIN_S * PARSE_SHARE)
+        await self._intake.keeping.stop()
         self._intake.stop()
         self._sealer.flush()
         if self._sending is not None and self._uplink is not None:
@@ -136,6 +144,7 @@ class Agent:
         try:
             self._spool.expire(self._in_flight())
             self._sealer.flush()
+            self._intake.keeping.traces.tidy()
         except (OSError, sqlite3.Error) as error:
             self._log.warning("upkeep_failed", error=error)
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -13,6 +14,7 @@ from google.protobuf.message import DecodeError
 from roofwatch.agent import counters, link, messages, nvml
 from roofwatch.agent.config import MIB, Config
 from roofwatch.agent.graphs import GraphLogs
+from roofwatch.agent.keeping import Keeping
 from roofwatch.agent.log import Log
 from roofwatch.agent.parsing import Job, Parser
 from roofwatch.agent.plan import Seen
@@ -20,6 +22,7 @@ from roofwatch.agent.registry import Member
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.agent.sealer import Sealer
 from roofwatch.agent.slot import Ended, Open
+from roofwatch.agent.traces import Traces
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.record import Vendor, Window
@@ -52,6 +55,8 @@ class Intake:
         self._counters = count
         self._log = log
         self._graphs = GraphLogs()
+        traces = Traces(Path(config.state), config.keep_traces_mb * MIB, config.keep_traces_hours * 3600, count)
+        self.keeping = Keeping(config, traces, count, log)
         self.parser = Parser(config, count, self._parsed, worker_command)
         self.scheduler = Scheduler(config, count, lambda: self.parser.backlog, self._asked)
         self._nvml = nvml.Nvml(log)
@@ -61,6 +66,7 @@ class Intake:
         """Take another configuration, from the next window on."""
         self.scheduler.configure(self._config, config)
         self.parser.configure(config)
+        self.keeping.traces.limit(config.keep_traces_mb * MIB, config.keep_traces_hours * 3600)
         self._config = config
 
     def registered(self, member: Member) -> None:
@@ -131,6 +137,8 @@ class Intake:
             )
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
+            if answered.asker is not None and answered.asker.keep:
+                self.keeping.keep(pending.uid, fd, arrived.size, arrived.format, member, arrived.start_unix_ns)
             self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays)))
 
     def _asked(self, member: Member) -> None:

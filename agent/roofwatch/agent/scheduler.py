@@ -146,7 +146,7 @@ class Scheduler:
         if member.hello.close_path == protocol.NPU:
             patience += protocol.ANALYSIS_S
         deadline = loop.call_later(patience, self._expired, slot)
-        slot.open = Open(self._requests, trigger, asked, batch or self._batch(), deadline, asker)
+        slot.open = Open(self._requests, trigger, asked, batch or self.new_batch(), deadline, asker)
         self._counters.windows["requested"] += 1
         message = {
             "type": protocol.TAKE_WINDOW,
@@ -251,6 +251,22 @@ class Scheduler:
             "reason": slot.reason,
         }
 
+    def reckoned(self, member: Member) -> tuple[int | None, int | None]:
+        """Optimizer steps of a process by now, and how long one takes; None where it is not known."""
+        slot = self._slots.get(member)
+        count = None if slot is None else slot.pace.count_at(asyncio.get_running_loop().time())
+        return count, round(slot.pace.step_ns) if slot is not None and count is not None and slot.pace.step_ns else None
+
+    def knows(self, member: Member) -> bool:
+        """Whether a window of it has been read: its first is short and without shapes."""
+        slot = self._slots.get(member)
+        return slot is not None and bool(slot.rates.recent)
+
+    def limited(self, member: Member, wish: Wish) -> bool:
+        """Whether as many steps as wished would be too many events."""
+        slot = self._slots.get(member)
+        return slot is None or plan(slot.rates, wish, self._max_events).steps < wish.steps
+
     def represents_ns(self, member: Member, start_unix_ns: int) -> int | None:
         """Time since the process's previous window, at most two intervals; None for the first or after a clock jump.
 
@@ -307,7 +323,7 @@ class Scheduler:
         together = len(ranks) > 1 or meeting is not None
         steps = meeting.steps if meeting is not None else ()
         jitter = random.uniform(1 - JITTER, 1 + JITTER)
-        trigger, batch = (Trigger.SYNCHRONIZED if together else Trigger.PERIODIC), self._batch()
+        trigger, batch = (Trigger.SYNCHRONIZED if together else Trigger.PERIODIC), self.new_batch()
         for each in ranks:
             each.jitter = jitter
             if self.request(each.member, self.wish, trigger, None, batch, at_steps=steps) == OVER_BUDGET:
@@ -316,7 +332,8 @@ class Scheduler:
             elif meeting is not None:
                 each.rested_s = max(each.rested_s, meeting.apart_s)
 
-    def _batch(self) -> int:
+    def new_batch(self) -> int:
+        """A number for requests of one job, for the same steps."""
         self._batches += 1
         return self._batches
 

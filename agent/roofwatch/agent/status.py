@@ -52,6 +52,8 @@ def report(
         "connections": dict(counters.connections),
         "workers": {**counters.workers, **parsing},
         "spool": {"path": str(spool.path), "segments": spool.segments, "windows": spool.windows, "bytes": spool.bytes},
+        "captures": dict(counters.captures),
+        "traces": dict(counters.traces),
         "uplink": {**counters.uplink, **uplink},
         "settings": dict(settings),
     }

@@ -77,7 +77,7 @@ class Uplink:
         spool: Spool,
         counters: Counters,
         log: Log,
-        command: Callable[[pb.Command], Iterable[pb.CommandResult]],
+        command: Callable[[pb.Command], Iterable[pb.CommandResult | pb.AgentMessage]],
     ) -> None:
         self._target = target
         self._credentials = credentials
@@ -90,7 +90,7 @@ class Uplink:
         self._command = command
         self._more = asyncio.Event()  # something to send, or room to send it
         self._progress = asyncio.Event()  # an ack came
-        self._results: list[pb.CommandResult] = []
+        self._results: list[pb.AgentMessage] = []
         self._unacked: dict[tuple[str, int], tuple[int, int]] = {}  # (boot, sequence) → (row, windows)
         self._sent_to = 0
         self.connected = False
@@ -103,6 +103,12 @@ class Uplink:
     def wake(self) -> None:
         """The spool has a new segment."""
         self._more.set()
+
+    def tell(self, message: pb.AgentMessage) -> None:
+        """Send what became of a command; nobody waits for it where the store is away."""
+        if self.connected and len(self._results) < RESULTS_MOST:
+            self._results.append(message)
+            self._more.set()
 
     async def drained(self) -> None:
         """Wait until the spool is empty."""
@@ -176,7 +182,7 @@ class Uplink:
         while True:
             self._more.clear()
             while self._results:
-                await stream.write(pb.AgentMessage(result=self._results.pop(0)))
+                await stream.write(self._results.pop(0))
             while self._room() and (spooled := self._spool.after(self._sent_to)) is not None:
                 self._sent_to = spooled.row
                 envelope = pb.SegmentEnvelope.FromString(spooled.envelope)
@@ -208,7 +214,7 @@ class Uplink:
             if kind == "ack":
                 self._acked(message.ack)
             elif kind == "command":
-                self._results.extend(self._command(message.command))
+                self._results.extend(map(_message, self._command(message.command)))
                 if len(self._results) > RESULTS_MOST:
                     raise _Lost("the store sends commands faster than it takes their results")
                 self._more.set()
@@ -238,6 +244,10 @@ class Uplink:
             self._counters.windows["stored" if ack.status == pb.STORED else "duplicate"] += windows
         self._progress.set()
         self._more.set()
+
+
+def _message(answer: pb.CommandResult | pb.AgentMessage) -> pb.AgentMessage:
+    return answer if isinstance(answer, pb.AgentMessage) else pb.AgentMessage(result=answer)
 
 
 async def _first_of(*work: Awaitable[None]) -> None:
