@@ -15,10 +15,20 @@ from clickhouse_server import ClickHouse
 from postgres_server import Postgres
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, window
 from sqlalchemy import BigInteger, update
-from store_builders import segment_of
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Collective, DeviceState, Node, Padding, Process, Trigger, Window
+from roofwatch.model.record import (
+    BudgetState,
+    Collective,
+    DeviceState,
+    Node,
+    Padding,
+    Process,
+    ProcessState,
+    Trigger,
+    Window,
+)
+from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import checks, database, schema
 from roofwatch.store.clickhouse import opening, upkeep
@@ -54,7 +64,22 @@ def filled(draw: random.Random, name: str, process: Process) -> Window:
     devices = tuple(dataclasses.replace(d, state=draw.choice((state, None))) for d in made.devices)
     padding = draw.choice((None, Padding(1, 12, 16, 80, 128, ((4, 1), (8, 1)), ((2, 8, 1),))))
     trigger = draw.choice((Trigger.PERIODIC, Trigger.SYNCHRONIZED))
-    return dataclasses.replace(made, devices=devices, collectives=calls, padding=padding, trigger=trigger)
+    spent = made.duration_ns % 97 / 9000
+    budget = BudgetState("budget", 0.005, 0.01, spent, -5, 7, False, 6 * 10**10, 900) if spent > 0.002 else None
+    return dataclasses.replace(
+        made, devices=devices, collectives=calls, padding=padding, trigger=trigger, budget=budget
+    )
+
+
+def standing(of: list[Window]) -> list[ProcessState]:
+    """How their processes stood; one beside them took no window."""
+    idle = dataclasses.replace(of[0].process, pid=10**6 + of[0].process.pid)
+    known = [w for w in of if w.budget is not None]
+    return [
+        ProcessState(p, w.start_unix_ns, BEGIN_NS, w.budget or BudgetState("schedule"), {"no_steps": w.duration_ns % 7})
+        for w in known
+        for p in (w.process, idle)
+    ]
 
 
 def chunks(of: list[Any], size: int) -> list[list[Any]]:
@@ -81,7 +106,8 @@ class Engine:
         segments = []
         for of in chunks(windows, 4):
             self.sequence += 1
-            segments.append(self.unpacker.unpack(segment_of(of, self.sequence)))
+            message = codec.segment(of, {}, standing(of))
+            segments.append(self.unpacker.unpack(codec.seal(message, "agent-a", "boot-a", self.sequence)))
         for group in (*chunks(segments, 3), segments[-1:]):
             self.outcomes += self.load(group)
         self.settled()
