@@ -21,7 +21,7 @@ from roofwatch.model.record import Bound, KernelStat, Phase, Vendor, Window
 def scene(*, swapped: bool = False) -> tuple[Window, Window]:
     """A product, an optimizer's addition and a copy on both sides."""
     stats = [
-        stat(signature("k", Kind.MATMUL, "aten::mm", [[64, 128], [128, 256]], "bf16", flops=1 << 22, moved=98304), 9, 3),
+        stat(signature("k", Kind.MATMUL, "aten::mm", [[64, 128], [128, 256]], "bf16", flops=1 << 22, moved=9), 9, 3),
         stat(signature("a", Kind.ELEMENTWISE, "aten::add", [[64, 64]], "fp32", phase=Phase.OPTIMIZER), 70, 2),
         stat(signature("Memcpy HtoD (x)", Kind.COPY_FILL), 30, bound=Bound.COPY),
     ]  # fmt: skip

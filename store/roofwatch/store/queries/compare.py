@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
@@ -105,15 +104,13 @@ def _kept(connection: Connection, f: Filter) -> dict[int, tuple[int, int, int]]:
 
 def _side(connection: Connection, f: Filter, name: str, counts: Counts, per: str) -> Side:
     device, vendor = _device(connection, f, name)
-    parts = kernels.parts_of(connection, f)
-    found = kernels.sums_of(connection, f, parts, list(parts), histograms=False)
     apart = per == STEP and bool(counts.stepless)
     return Side(
         counts=counts,
         device=device,
         vendor=vendor,
-        peaks=_peaks(connection, [p for group in parts.values() for p in group]),
-        sums=[one for group in found.values() for one in group],
+        peaks=_peaks(connection, kernels.leading_peaks(connection, f)),
+        sums=kernels.all_sums(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
         models=frozenset(_distinct(connection, f, processes.c.model)),
@@ -154,14 +151,10 @@ def _stepless_ns(connection: Connection, f: Filter) -> int:
     return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
 
 
-def _peaks(connection: Connection, parts: Sequence[kernels.SignaturePart]) -> Peaks:
+def _peaks(connection: Connection, leading: int | None) -> Peaks:
     """The ceilings by which most of the side's time was judged."""
-    time: dict[int, int] = defaultdict(int)
-    for p in parts:
-        time[p.peaks_id] += p.total_ns
-    if not time:
+    if leading is None:
         return Peaks()
-    leading = max(time, key=lambda one: (time[one], one))
     text = connection.scalar(select(devices.c.peaks).where(devices.c.peaks_id == leading).limit(1))
     told = json.loads(text or "{}").get("peaks") or {}
     flops = {(p, u): _peak(item) for (p, _, u), item in ((k.partition("/"), v) for k, v in told["flops"].items())}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +27,10 @@ from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roof
 from roofwatch.store.sums import COLUMN, Sums
 
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
+_NO_ROOF = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class SignaturePart:
+class SignaturePart(NamedTuple):
     """Sums of one signature on one device model with the same peaks, bound and evidence."""
 
     key: Key
@@ -49,9 +48,17 @@ class SignaturePart:
     step_ns: int
 
 
+class _Told(NamedTuple):
+    """Devices that are one for an answer."""
+
+    model: str
+    vendor: str
+    peaks_id: int
+
+
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of all kernels; with where the devices waited, and what profiling cost."""
-    merged, told = _merged(*_kernels(connection, f))
+    merged, told = _known(connection, f)
     keys, order = _ranked(merged, told)
     shown = [keys[i] for i in (order[:limit] if limit else order)]
     parts = _parts(_of(merged, told, shown), told)
@@ -65,7 +72,7 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
 
 def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of the kernels that have an intensity (shares are of all), and the devices with their peaks."""
-    merged, told = _merged(*_kernels(connection, f))
+    merged, told = _known(connection, f)
     query = select(signatures.c.id).where(signatures.c.flops.is_not(None), signatures.c.bytes > 0)
     placed = set(connection.scalars(query))
     keys, order = _ranked(merged, told)
@@ -84,11 +91,42 @@ def parts_of(connection: Connection, f: Filter, where: Conditions = ()) -> dict[
     """The sums of every row, without what describes it; ``where`` as in ``gathered``."""
     if where:
         return parts_from(*gathered(connection, f, where=where))
-    return parts_from(*_kernels(connection, f))
+    return _parts(*_known(connection, f))
 
 
-def _kernels(connection: Connection, f: Filter) -> tuple[Sums, list[OfDevice]]:
-    return once(connection, f, "kernels", lambda: gathered(connection, f))
+def all_sums(connection: Connection, f: Filter) -> list[StatSum]:
+    """The sums of all kernels, without histograms; those of a row are together."""
+    merged, told = _known(connection, f)
+    wanted = set(merged.columns[0].tolist())
+    names, roof = described(connection, wanted), roofs_of(connection, wanted)
+    vendors = [Vendor(kind.vendor) for kind in told]
+    found = []
+    for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
+        signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = row
+        model, _, peaks = told[kind]
+        roof_ns, ridge = roof.get((signature, peaks), _NO_ROOF)
+        found.append(
+            StatSum(
+                names[signature], model, calls, total, float(est), low, high, BOUNDS[bound], EVIDENCES[evidence],
+                None if roof_ns is None else roof_ns * calls, ridge, None, None if formula < 0 else BOUNDS[formula],
+                vendors[kind], step_calls, step,
+            )
+        )  # fmt: skip
+    return found
+
+
+def leading_peaks(connection: Connection, f: Filter) -> int | None:
+    """The set of peaks by which most of the kernels' time was judged; None where there is none."""
+    merged, told = _known(connection, f)
+    time: dict[int, int] = defaultdict(int)
+    for kind, ns in zip(merged.device.tolist(), merged.columns[COLUMN["total_ns"]].tolist(), strict=True):
+        time[told[kind].peaks_id] += ns
+    return max(time, key=lambda one: (time[one], one)) if time else None
+
+
+def _known(connection: Connection, f: Filter) -> tuple[Sums, list[_Told]]:
+    """All kernels of a filter, one row as ``_merged`` has them."""
+    return once(connection, f, "kernels", lambda: _merged(*gathered(connection, f)))
 
 
 def gathered(
@@ -122,14 +160,6 @@ def gathered(
     return Sums.joined(parts), known.rows
 
 
-class _Told(NamedTuple):
-    """Devices that are one for an answer."""
-
-    model: str
-    vendor: str
-    peaks_id: int
-
-
 def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignaturePart]]:
     """The sums of rows that ``gathered`` gives; devices of one model with the same peaks are one."""
     return _parts(*_merged(found, of))
@@ -147,9 +177,10 @@ def _parts(merged: Sums, told: Sequence[_Told]) -> dict[Key, list[SignaturePart]
     for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
         model, vendor, peaks = told[kind]
         signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = row
-        parts[signature, model].append(
+        key = signature, model
+        parts[key].append(
             SignaturePart(
-                (signature, model), peaks, bound, evidence, None if formula < 0 else formula, vendor, calls, total,
+                key, peaks, bound, evidence, None if formula < 0 else formula, vendor, calls, total,
                 float(est), low, high, step_calls, step,
             )
         )  # fmt: skip
@@ -244,9 +275,8 @@ def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], 
     """Roof time of a call, and ridge, by signature and set of peaks."""
     r = roofs.c
     query = select(r.signature_id, r.peaks_id, r.roof_ns, r.ridge)
-    return {
-        (s, p): (roof_ns, ridge) for s, p, roof_ns, ridge in connection.execute(among(query, r.signature_id, wanted))
-    }
+    found = connection.execute(among(query, r.signature_id, wanted)).all()
+    return {(s, p): (roof_ns, ridge) for s, p, roof_ns, ridge in found}
 
 
 def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key, Histogram]:

@@ -22,9 +22,7 @@ def whatif(connection: Connection, asked: Asked) -> dict[str, Any]:
         UsageError: they say nothing that could be meant.
     """
     change = change_of(asked.options)
-    parts = kernels.parts_of(connection, asked.scope)
-    sums = kernels.sums_of(connection, asked.scope, parts, list(parts), histograms=False)
-    found = replay((one for group in sums.values() for one in group), change)
+    found = replay(kernels.all_sums(connection, asked.scope), change)
     return report(found, _time(connection, asked.scope), asked.limit)
 
 
