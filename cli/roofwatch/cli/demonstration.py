@@ -18,6 +18,7 @@ from typing import Any
 
 from roofwatch.cli.asking import ask
 from roofwatch.cli.calibrating import doubted, known, repeat
+from roofwatch.cli.fleet.local import environment
 from roofwatch.cli.render.text import plural
 from roofwatch.cli.supervise import Child, Children, children
 from roofwatch.model.errors import RoofwatchError
@@ -92,9 +93,7 @@ def _start_job(group: Children, env: Mapping[str, str], model: str, script: str)
 
 
 def _environment(folder: Path, threads: int) -> dict[str, str]:
-    """The user's environment without settings of a roofwatch of the user's own."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ROOFWATCH_")}
-    return {**env, "ROOFWATCH_SOCKET": str(folder / "agent.sock"), "OMP_NUM_THREADS": str(threads)}
+    return {**environment(), "ROOFWATCH_SOCKET": str(folder / "agent.sock"), "OMP_NUM_THREADS": str(threads)}
 
 
 def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) -> None:

@@ -38,6 +38,7 @@ ACTING = {
     "devices": "Known devices and their peaks; measure this CPU's.",
     "config": "The settings of agent and store, and where each came from.",
     "doctor": "Check this machine and say what to do.",
+    "self-test": "A short job end to end on this node, stage by stage.",
     "demo": "Everything at once on this machine, in a minute.",
     "certs": "A private CA: certificates and tokens for agents and stores.",
     "completion": "Print a completion script for your shell.",
@@ -59,7 +60,7 @@ class Commands(Guessing):
         if cmd_name not in READING and cmd_name not in ACTING:
             return None
         # "import" is a keyword, so modules that clash with one carry an underscore.
-        name = f"{cmd_name}_" if cmd_name == "import" else cmd_name
+        name = f"{cmd_name}_" if cmd_name == "import" else cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"roofwatch.cli.commands.{name}").command
         return command
 

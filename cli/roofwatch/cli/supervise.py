@@ -83,6 +83,10 @@ class Children:
         self._started.append(child)
         return child
 
+    def running(self) -> Sequence[Child]:
+        """What was started and not stopped, in order."""
+        return tuple(self._started)
+
     def check(self) -> None:
         """Nothing that was started has ended.
 

@@ -17,6 +17,12 @@ START_S, STOP_S = 30.0, 20.0
 PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
 
 
+def environment() -> dict[str, str]:
+    """The user's environment without settings for a roofwatch of the user's own, of variables or of a file."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ROOFWATCH_")}
+    return {**env, "ROOFWATCH_CONFIG": ""}
+
+
 @dataclass(frozen=True, slots=True)
 class Local:
     """A running store."""
@@ -53,7 +59,7 @@ def local_store(folder: Path, db: str | None = None) -> Iterator[Local]:
     url = db or f"sqlite:///{folder / 'store.db'}"
     command = (*PROGRAM, "store", "serve", "--db", url, "--listen", "127.0.0.1:0", "--port-file", str(port))
     with log.open("wb") as said:
-        process = subprocess.Popen(command, stderr=said, stdin=subprocess.DEVNULL)  # noqa: S603 - our own program
+        process = subprocess.Popen(command, stderr=said, stdin=subprocess.DEVNULL, env=environment())  # noqa: S603
     try:
         until = time.monotonic() + START_S
         while not port.exists():
