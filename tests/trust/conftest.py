@@ -19,7 +19,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = Site(tmp_path_factory.mktemp("trust"))
     place.certify("ca")
     place.certify("server", "localhost", "127.0.0.1", "--name", "store")
-    for role in ("ingest", "read", "admin"):
+    for role in ("ingest", "read", "operate", "admin"):
         place.certify("client", role, "--role", role)
         place.certify("token", role, "--role", role)
     place.certify("client", "node-a", "--role", "ingest", "--node", "gpu-a")

@@ -34,7 +34,7 @@ def test_a_line_says_who_may_do_what():
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (f"token x role=root sha256={HASH_A}", "line 2 has no role of ingest, read, admin"),
+        (f"token x role=root sha256={HASH_A}", "line 2 has no role of ingest, read, operate, admin"),
         (f"token x sha256={HASH_A}", "line 2 has no role"),
         ("token x role=read", "line 2 is no entry"),
         (f"token x role=read {A}", "line 2 is no entry"),
@@ -94,6 +94,9 @@ def test_who_shows_nothing_or_something_unknown_is_nobody():
     [
         ("/roofwatch.v1.Ingest/Stream", {Role.INGEST, Role.ADMIN}),
         ("/roofwatch.v1.Query/Run", {Role.READ, Role.ADMIN}),
+        ("/roofwatch.v1.Control/Capture", {Role.OPERATE, Role.ADMIN}),
+        ("/roofwatch.v1.Control/ListTraces", {Role.OPERATE, Role.ADMIN}),
+        ("/roofwatch.v1.Control/GetTrace", {Role.OPERATE, Role.ADMIN}),
         ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", {Role.ADMIN}),
         ("/roofwatch.v1.Ingest/Another", {Role.ADMIN}),
         ("/grpc.health.v1.Health/Check", set(Role)),

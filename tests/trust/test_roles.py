@@ -47,9 +47,28 @@ def check(channel):
     health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
 
 
+def capture(channel):
+    """Of a job that no agent has: there is no agent."""
+    asked = pb.CaptureRequest(which=pb.FindProcesses(job="none"), steps=1, within_ms=1000)
+    (event,) = rpc.ControlStub(channel).Capture(asked, timeout=20)
+    assert (event.found.agents, len(event.found.targets)) == (0, 0)
+
+
+def fetch(channel):
+    """A trace that nobody keeps: who may ask hears so."""
+    try:
+        list(rpc.ControlStub(channel).GetTrace(pb.GetTraceRequest(window=bytes(16)), timeout=20))
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+
+
 METHODS = {
     "roofwatch.v1.Ingest/Stream": stream,
     "roofwatch.v1.Query/Run": lambda c: rpc.QueryStub(c).Run(pb.QueryRequest(query="nodes"), timeout=20),
+    "roofwatch.v1.Control/Capture": capture,
+    "roofwatch.v1.Control/ListTraces": lambda c: rpc.ControlStub(c).ListTraces(pb.TraceListRequest(), timeout=20),
+    "roofwatch.v1.Control/GetTrace": fetch,
     "grpc.health.v1.Health/Check": check,
     "grpc.health.v1.Health/Watch": watch,
     "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": reflect,
@@ -58,11 +77,12 @@ HEALTH = {name for name in METHODS if "Health" in name}
 MAY = {
     "ingest": HEALTH | {"roofwatch.v1.Ingest/Stream"},
     "read": HEALTH | {"roofwatch.v1.Query/Run"},
+    "operate": HEALTH | {name for name in METHODS if "Control" in name},
     "admin": set(METHODS),
 }
 
 
-@pytest.mark.parametrize("role", ["ingest", "read", "admin", None])
+@pytest.mark.parametrize("role", ["ingest", "read", "operate", "admin", None])
 @pytest.mark.parametrize("by", ["token", "certificate"])
 def test_every_method_for_every_role(site, mutual, tokens, by, role):
     """A role opens its methods and no other, by token as by certificate; without one only health answers."""

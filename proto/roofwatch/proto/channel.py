@@ -49,8 +49,10 @@ def _credentials(material: Material) -> Any:
     return grpc.ssl_channel_credentials(material.ca, material.key, material.cert)
 
 
-class _Token(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientInterceptor):  # type: ignore[misc]
-    """Adds the token to the headers; for the two kinds of calls that there are."""
+class _Token(  # type: ignore[misc]
+    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamStreamClientInterceptor
+):
+    """Adds the token to the headers; for the three kinds of calls that there are."""
 
     def __init__(self, material: Material) -> None:
         self._metadata = material.metadata
@@ -59,6 +61,9 @@ class _Token(grpc.UnaryUnaryClientInterceptor, grpc.StreamStreamClientIntercepto
         return details._replace(metadata=(*(details.metadata or ()), *self._metadata))
 
     def intercept_unary_unary(self, call: Callable[..., Any], details: Any, request: Any) -> Any:
+        return call(self._with(details), request)
+
+    def intercept_unary_stream(self, call: Callable[..., Any], details: Any, request: Any) -> Any:
         return call(self._with(details), request)
 
     def intercept_stream_stream(self, call: Callable[..., Any], details: Any, requests: Any) -> Any:

@@ -27,6 +27,7 @@ class Role(StrEnum):
 
     INGEST = "ingest"
     READ = "read"
+    OPERATE = "operate"  # ask for windows, and fetch the traces that agents keep
     ADMIN = "admin"
 
 
@@ -42,7 +43,13 @@ class Why(StrEnum):
 
 
 OPEN = ("/grpc.health.v1.Health/",)  # load balancers ask it, and it tells of nobody's records
-NEEDS: Mapping[str, Role] = {"/roofwatch.v1.Ingest/Stream": Role.INGEST, "/roofwatch.v1.Query/Run": Role.READ}
+NEEDS: Mapping[str, Role] = {
+    "/roofwatch.v1.Ingest/Stream": Role.INGEST,
+    "/roofwatch.v1.Query/Run": Role.READ,
+    "/roofwatch.v1.Control/Capture": Role.OPERATE,
+    "/roofwatch.v1.Control/ListTraces": Role.OPERATE,
+    "/roofwatch.v1.Control/GetTrace": Role.OPERATE,
+}
 
 
 def needed(method: str) -> Role | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from roofwatch.model.errors import RoofwatchError
@@ -11,8 +14,41 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.access import ANYBODY, NOTHING, Caller, Shown
 
 COMMANDS = 64  # that may wait for one agent
+ANSWERS, ANSWERS_BYTES = 4096, 16 << 20  # to one question that nobody has read yet
 RESULTS = 1_000  # commands whose results are kept…
 RESULTS_EACH, REASON_MOST = 10_000, 1_000  # …so many of each, with reasons of so many characters
+
+
+class Talk:
+    """Commands under one number, to several agents, and their answers; only those who were asked are heard."""
+
+    def __init__(self, identity: str) -> None:
+        self.id = identity
+        self.asked: set[str] = set()  # agents
+        self.left_out = 0  # answers beyond what is kept until somebody reads
+        self._answers: asyncio.Queue[tuple[str, pb.AgentMessage]] = asyncio.Queue()
+        self._held = 0  # bytes of them
+
+    def heard(self, agent: str, message: pb.AgentMessage) -> None:
+        """Keep an answer."""
+        if agent not in self.asked:
+            return
+        size = message.ByteSize()
+        if self._answers.qsize() >= ANSWERS or self._held + size > ANSWERS_BYTES:
+            self.left_out += 1
+            return
+        self._held += size
+        self._answers.put_nowait((agent, message))
+
+    async def next(self, within_s: float) -> tuple[str, pb.AgentMessage] | None:
+        """The next answer and whose it is; None where none comes in time."""
+        try:
+            async with asyncio.timeout(max(0.0, within_s)):
+                agent, message = await self._answers.get()
+        except TimeoutError:
+            return None
+        self._held -= message.ByteSize()
+        return agent, message
 
 
 @dataclass(slots=True, eq=False)
@@ -21,6 +57,7 @@ class Connection:
 
     agent: str
     host: str
+    boot: str = ""
     outbound: asyncio.Queue[pb.StoreMessage | RoofwatchError | None] = field(default_factory=asyncio.Queue)
     commands: int = 0  # waiting in outbound
     caller: Caller = ANYBODY
@@ -34,10 +71,11 @@ class Hub:
         self._connections: dict[str, Connection] = {}
         self._results: OrderedDict[str, list[pb.CommandResult]] = OrderedDict()
         self._changed = asyncio.Condition()
+        self._talks: dict[str, Talk] = {}
 
-    def connect(self, agent: str, host: str) -> Connection:
+    def connect(self, agent: str, host: str, boot: str = "") -> Connection:
         """Register a stream; a newer stream of the same agent takes its place for commands."""
-        connection = self._connections[agent] = Connection(agent, host)
+        connection = self._connections[agent] = Connection(agent, host, boot)
         return connection
 
     def disconnect(self, connection: Connection) -> None:
@@ -49,17 +87,47 @@ class Hub:
         """Names of the connected agents, of one host or of all."""
         return [c.agent for c in self._connections.values() if host is None or c.host == host]
 
+    def connected(self, host: str | None = None) -> list[Connection]:
+        """The streams commands go down, of one host or of all."""
+        return [c for c in self._connections.values() if host is None or c.host == host]
+
+    def of(self, agent: str) -> Connection | None:
+        """The stream of an agent; None while it is away."""
+        return self._connections.get(agent)
+
     def push(self, agent: str, command: pb.Command) -> bool:
+        """Send a command down and keep what is answered; False as ``send``."""
+        if not self.send(agent, command):
+            return False
+        self._results.setdefault(command.id, [])
+        while len(self._results) > RESULTS:
+            self._results.popitem(last=False)
+        return True
+
+    def send(self, agent: str, command: pb.Command) -> bool:
         """Send a command down; False when the agent is not connected or does not keep up."""
         connection = self._connections.get(agent)
         if connection is None or connection.commands >= COMMANDS:
             return False
         connection.commands += 1
-        self._results.setdefault(command.id, [])
-        while len(self._results) > RESULTS:
-            self._results.popitem(last=False)
         connection.outbound.put_nowait(pb.StoreMessage(command=command))
         return True
+
+    @contextmanager
+    def talk(self) -> Iterator[Talk]:
+        """A number for commands, and what agents answer to it."""
+        talk = Talk(uuid.uuid4().hex)
+        self._talks[talk.id] = talk
+        try:
+            yield talk
+        finally:
+            del self._talks[talk.id]
+
+    def heard(self, connection: Connection, identity: str, message: pb.AgentMessage) -> None:
+        """An agent answers; where nobody asked, nothing happens."""
+        talk = self._talks.get(identity)
+        if talk is not None:
+            talk.heard(connection.agent, message)
 
     async def add_result(self, result: pb.CommandResult) -> None:
         """Keep what an agent answered."""

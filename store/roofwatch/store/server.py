@@ -37,6 +37,7 @@ from roofwatch.store.config import (
     parse_address,
     serve_config,
 )
+from roofwatch.store.control import ControlService
 from roofwatch.store.gate import Gate
 from roofwatch.store.health import Monitor
 from roofwatch.store.hub import Hub
@@ -81,7 +82,9 @@ class Store:
         gate = Gate(self._trusted.access, self.metrics)
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate, Unreadable()))
         self._ingest = IngestService(self._writer, self.hub, self.metrics, gate)
+        self._control = ControlService(self.hub)
         self._watching: asyncio.Task[None] | None = None
+        rpc.add_ControlServicer_to_server(self._control, self._server)
         rpc.add_IngestServicer_to_server(self._ingest, self._server)
         rpc.add_QueryServicer_to_server(QueryService(Queries(db), self.metrics), self._server)
         self._monitor.add_to(self._server)
@@ -143,6 +146,7 @@ class Store:
         if self._watching is not None:
             self._watching.cancel()
         await self._monitor.drain()
+        self._control.drain()
         await self._ingest.drain(grace_s)  # before the server stops: until then it tells who asks that it drains
         await self._server.stop(max(0.0, until - time.monotonic()))
         await asyncio.get_running_loop().run_in_executor(None, self._writer.close)

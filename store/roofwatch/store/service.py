@@ -37,6 +37,7 @@ from roofwatch.store.unpack import Unpacked, Unpacker
 from roofwatch.store.unreadable import REASON
 
 HELLO_WITHIN_S = 10.0  # from the call; who says nothing holds no stream open
+ANSWERS = ("processes", "outcome", "traces", "part")  # to commands
 MOST_HOST = 253  # characters of a node's name that a refusal repeats
 _log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         # Whom nobody looked at while it said hello: it was admitted by what held before. No await from here to add.
         if not self._streams.stands(caller, shown, clients):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, CHANGED)
-        connection = self._hub.connect(hello.agent, hello.node.host)
+        connection = self._hub.connect(hello.agent, hello.node.host, hello.boot)
         connection.caller, connection.shown = caller, shown
         reader = asyncio.create_task(self._read(requests, connection))
         self._streams.add(connection, reader)
@@ -178,6 +179,9 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
                     task.add_done_callback(pending.discard)
                 elif body == "result":
                     await self._hub.add_result(message.result)
+                    self._hub.heard(connection, message.result.id, message)
+                elif body in ANSWERS:
+                    self._hub.heard(connection, getattr(message, body).id, message)
         finally:
             if pending:
                 await asyncio.wait(pending)

@@ -13,7 +13,7 @@ import click
 from roofwatch.cli.guessing import Guessing
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-ROLES = ("ingest", "read", "admin")
+ROLES = ("ingest", "read", "operate", "admin")
 EPILOG = """\b
 Examples:
   roofwatch certs ca
