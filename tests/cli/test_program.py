@@ -42,7 +42,7 @@ def test_help_lists_every_command_and_imports_none(roofwatch: Roofwatch) -> None
     """--help names all commands; neither SQLAlchemy, grpc, numpy nor any command is imported for it."""
     done = roofwatch("--help")
     assert done.returncode == 0
-    assert re.findall(r"^  ([a-z-]+)  ", done.stdout, re.MULTILINE) == COMMANDS
+    assert re.findall(r"^  ([a-z][a-z-]*)  ", done.stdout, re.MULTILINE) == COMMANDS
     program = (
         "import sys\nfrom roofwatch.cli.main import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
         "heavy = ('sqlalchemy', 'grpc', 'google', 'numpy', 'torch', 'alembic', 'roofwatch.cli.commands')\n"
