@@ -103,7 +103,7 @@ def test_an_answer_that_does_not_come_is_counted_and_the_next_is_asked(run_loop,
     monkeypatch.setattr(module, "SLACK_S", 0.05)
 
     async def main():
-        scheduler, counters, (member,) = scheduled(1, interval=0.5)
+        scheduler, counters, (member,) = scheduled(1, interval=0.5, budget=50, hard_stop=100)
         await eventually(lambda: len(member.sent) == 2, 5)
         assert counters.refusals["no_answer"] == 1
         assert scheduler.answered(member, member.sent[0]["request"]) is None

@@ -32,6 +32,7 @@ class Counters:
 
     windows: Counter[str] = field(default_factory=Counter)  # requested, recorded, sealed, stored, duplicate
     refusals: Counter[str] = field(default_factory=Counter)  # the hook's reason, or no_answer, closed
+    asked: Counter[str] = field(default_factory=Counter)  # windows by why they were asked for then
     held: Counter[str] = field(default_factory=Counter)  # windows that were due and not asked for, by governor's reason
     connections: Counter[str] = field(default_factory=Counter)  # accepted, registered, rejected_…, closed_…
     drops: Counter[str] = field(default_factory=Counter)

@@ -25,7 +25,7 @@ from roofwatch.agent.slot import Ended, Open
 from roofwatch.agent.traces import Traces
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
-from roofwatch.model.record import Vendor, Window
+from roofwatch.model.record import Cost, Vendor, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -59,6 +59,7 @@ class Intake:
         self.keeping = Keeping(config, traces, count, log)
         self.parser = Parser(config, count, self._parsed, worker_command)
         self.scheduler = Scheduler(config, count, lambda: self.parser.backlog, self._asked)
+        sealer.states = self.scheduler.states
         self._nvml = nvml.Nvml(log)
         self._readings: dict[Member, list[nvml.States]] = {}  # of the window that was asked for
 
@@ -103,18 +104,21 @@ class Intake:
         answered = None if request is None else self.scheduler.answered(member, request)
         if answered is None:
             self._counters.refusals["late"] += 1  # or never asked for
+            if (late := self.scheduler.late(member, request)) is not None:
+                self._charge_unread(member, late, message)
             if fd is not None:
                 link.close_quietly(fd)
             return
         try:
             arrived = messages.window_of(message)
         except messages.BadMessage as error:
+            self._charge_unread(member, answered, message)
             self._lose(member, answered, counters.BAD_WINDOW, str(error), fd)
             return
         step_ns = arrived.cost.base_step_ns if arrived.cost is not None else None
         self.scheduler.stepped(member, arrived.steps_seen, step_ns)
         if fd is None or not _around_now(arrived):
-            self._charge(member, answered, arrived, 0)  # it was taken, whatever became of it
+            self._charge_unread(member, answered, message)
         if fd is None:
             self._lose(member, answered, counters.TRACE_MISSING, "a window without a descriptor", None)
         elif not _around_now(arrived):
@@ -154,8 +158,17 @@ class Intake:
         """End what runs beside."""
         self._nvml.stop()
 
-    def _charge(self, member: Member, asked: Open, message: messages.WindowMessage, events: int) -> None:
-        residue = self.scheduler.paid(member, asked, message.cost, events, message.after_steps)
+    def _charge_unread(self, member: Member, asked: Open, message: Mapping[str, Any]) -> None:
+        """A window was taken, whatever becomes of it: by what it tells of its cost, else as much as others cost."""
+        cost, after_steps = messages.cost_of(message)
+        if cost is None:
+            self.scheduler.owes(member, asked)
+            return
+        size = messages.integer(message.get("size"), most=self._config.trace_mb * MIB) or 0
+        self._charge(member, asked, cost, size // BYTES_AN_EVENT, after_steps)
+
+    def _charge(self, member: Member, asked: Open, cost: Cost | None, events: int, after_steps: int | None) -> None:
+        residue = self.scheduler.paid(member, asked, cost, events, after_steps)
         if residue is not None:
             why = "steps stay slower after windows: none are taken for an hour"
             self._log.warning("left_alone", pid=member.process.pid, why=why, slower=f"{100 * residue:.0f} %")
@@ -183,7 +196,7 @@ class Intake:
         events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
         step_ns = message.cost.base_step_ns if message.cost is not None else None
         seen = Seen(message.duration_ns, events, message.steps, step_ns)
-        self._charge(pending.member, pending.asked, message, events)
+        self._charge(pending.member, pending.asked, message.cost, events, message.after_steps)
         if window is None:
             self._lose(pending.member, pending.asked, reason, detail, None, seen)
             return
@@ -195,6 +208,7 @@ class Intake:
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
         window = _with_states(window, nvml.together(pending.readings))
+        window = replace(window, budget=self.scheduler.state_of_window(pending.member, pending.asked))
         self._sealer.add(window, len(answer.segment))
         pending.asked.end(Ended(taken=True, window=window))
 

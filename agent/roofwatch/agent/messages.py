@@ -143,6 +143,12 @@ def hello_of(message: Mapping[str, Any]) -> Hello:
     )
 
 
+def cost_of(message: Mapping[str, Any]) -> tuple[Cost | None, int | None]:
+    """What a ``window`` message says that it cost, and how many steps after it tell; whatever else it lacks."""
+    given = message.get("cost")
+    return _cost(given), integer(given.get("after_steps"), most=INT32) if isinstance(given, dict) else None
+
+
 def window_of(message: Mapping[str, Any]) -> WindowMessage:
     """A window from a ``window`` message.
 
@@ -153,7 +159,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise BadMessage(f"window without a usable {missing[0]}")
-    given = message.get("cost")
+    cost, after_steps = cost_of(message)
     return WindowMessage(
         request=needed["request"] or 0,
         format=text(message.get("format")) or "",
@@ -162,12 +168,12 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         size=needed["size"] or 0,
         steps=integer(message.get("steps"), most=INT32),
         shapes=message.get("shapes") is True,
-        cost=_cost(given),
+        cost=cost,
         padding=_padding(message.get("padding")),
         steps_seen=integer(message.get("steps_seen")),
         first_step=integer(message.get("first_step"), most=MOST_COUNT),
         replays=message.get("replays"),
-        after_steps=integer(given.get("after_steps"), most=INT32) if isinstance(given, dict) else None,
+        after_steps=after_steps,
     )
 
 

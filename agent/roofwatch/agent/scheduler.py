@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from roofwatch.agent import governor
+from roofwatch.agent import governor, standing
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
-from roofwatch.agent.governor import Account, Budget
+from roofwatch.agent.governor import Account, Budget, Paid
 from roofwatch.agent.parsing import QUEUE_MOST
 from roofwatch.agent.plan import WARM_UP_STEPS, Plan, Seen, Wish, plan
 from roofwatch.agent.ranks import Meeting, key_of, next_meeting, run_of
 from roofwatch.agent.registry import Member
 from roofwatch.agent.slot import Asker, Ended, Open, Slot
+from roofwatch.agent.standing import Standing
 from roofwatch.hook import protocol
-from roofwatch.model.record import Cost, Trigger
+from roofwatch.model.record import BudgetState, Cost, ProcessState, Trigger
 
 SPACING_S = 0.1  # between two requests on this node, so that processes do not all stop at once
 FIRST_WITHIN_S = 20.0  # a process's first window, where the interval is not shorter
@@ -58,6 +59,7 @@ class Scheduler:
         self._slots: dict[Member, Slot] = {}
         self._requests = 0
         self._next_free = 0.0
+        self._standing = Standing()
 
     def add(self, member: Member) -> None:
         """Schedule a process's first window."""
@@ -77,7 +79,9 @@ class Scheduler:
         if slot.open is not None:
             slot.open.deadline.cancel()
             self._counters.refusals["closed"] += 1
+            self._charge(slot, slot.open, standing.owed(slot, slot.open))  # the other ranks pay for it
             slot.open.end(Ended("gone"))
+        self._standing.part(slot, self._state(slot))
 
     def stop(self) -> None:
         """Ask for nothing more."""
@@ -136,9 +140,11 @@ class Scheduler:
             return protocol.BUSY
         loop = asyncio.get_running_loop()
         wish = Wish(min(max(1, wish.steps), STEPS_MOST), min(max(1, wish.duration_ms), DURATION_MOST_MS), wish.shapes)
-        asked = plan(slot.rates, wish, self._max_events if asker is not None else self._event_cap(slot))
+        cap = self._max_events if asker is not None else self._event_cap(slot)
+        asked = plan(slot.rates, wish, cap)
         if slot.account.over_hard_stop(loop.time(), self._expected_ns(slot, asked if asker is not None else None)):
             self._counters.held[governor.HARD_STOP] += 1
+            slot.skipped[governor.HARD_STOP] += 1
             return OVER_BUDGET
         self._requests += 1
         slot.rested_s = loop.time() - slot.answered_at if slot.answered_at and slot.reason == governor.BUDGET else 0.0
@@ -146,8 +152,11 @@ class Scheduler:
         if member.hello.close_path == protocol.NPU:
             patience += protocol.ANALYSIS_S
         deadline = loop.call_later(patience, self._expired, slot)
-        slot.open = Open(self._requests, trigger, asked, batch or self.new_batch(), deadline, asker)
+        why, apart_s = standing.why_asked(slot, trigger), standing.interval_s(slot, self._interval(slot))
+        batch = batch or self.new_batch()
+        slot.open = Open(self._requests, trigger, asked, batch, deadline, asker, why, apart_s, cap)
         self._counters.windows["requested"] += 1
+        self._counters.asked[why] += 1
         message = {
             "type": protocol.TAKE_WINDOW,
             "request": self._requests,
@@ -190,6 +199,7 @@ class Scheduler:
         slot.reason = governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
         if refused:
             self._counters.refusals[refused] += 1
+            slot.skipped[refused] += 1
             answered.end(Ended(refused, detail))
         else:
             slot.rates.taken += 1
@@ -227,12 +237,44 @@ class Scheduler:
         if slot is None:
             return None
         now = asyncio.get_running_loop().time()
-        paid = slot.spending.observe(cost, events, after_steps)
-        slot.account.pay(now, asked.batch, paid.cost_ns)
+        self._charge(slot, asked, slot.spending.observe(cost, events, after_steps))
         residue, slot.spending.residue = slot.spending.residue, None
         if residue is not None:
             slot.account.resting_until = now + governor.RESIDUE_REST_S
         return residue
+
+    def late(self, member: Member, request: int | None) -> Open | None:
+        """The request that a process answered too late; None for what was never asked, or is answered already."""
+        slot = self._slots.get(member)
+        if slot is None or slot.unanswered is None or slot.unanswered.request != request:
+            return None
+        late, slot.unanswered = slot.unanswered, None
+        return late
+
+    def owes(self, member: Member, asked: Open) -> None:
+        """Charge a window of which nothing is known that it cost."""
+        slot = self._slots.get(member)
+        if slot is not None:
+            self._charge(slot, asked, standing.owed(slot, asked))
+
+    @staticmethod
+    def _charge(slot: Slot, asked: Open, paid: Paid) -> None:
+        slot.account.pay(asyncio.get_running_loop().time(), asked.batch, paid.cost_ns)
+        slot.charged = paid
+
+    def state_of_window(self, member: Member, asked: Open) -> BudgetState | None:
+        """How the account stands once a window was paid for; None where the process is gone."""
+        slot = self._slots.get(member)
+        return None if slot is None else standing.of_window(slot, asked, asyncio.get_running_loop().time())
+
+    def states(self, taken: Collection[int]) -> list[ProcessState]:
+        """What the next segment tells of processes; ``taken`` are the ids of those whose windows it holds."""
+        due = self._standing.due(self._slots.values(), taken, asyncio.get_running_loop().time())
+        return self._standing.states((slot, self._state(slot)) for slot in due)
+
+    def _state(self, slot: Slot) -> BudgetState:
+        now = asyncio.get_running_loop().time()
+        return standing.of_process(slot, now, self._interval(slot), self._event_cap(slot))
 
     def spent_shares(self) -> list[float]:
         """What windows cost each job that is registered, of its time."""
@@ -242,13 +284,17 @@ class Scheduler:
     def budget_of(self, member: Member) -> dict[str, object]:
         """What its windows cost, and when and why so the next one."""
         slot = self._slots[member]
-        loop, paid = asyncio.get_running_loop(), slot.spending.recent
+        loop, paid, state = asyncio.get_running_loop(), slot.spending.recent, self._state(slot)
         return {
-            "spent_share": slot.account.spent_share(loop.time()),
+            "spent_share": state.spent_share,
             "measured": paid[-1].measured if paid else None,
             "window_cost_ns": round(slot.spending.expected_ns) if paid else None,
             "next_s": round(max(0.0, slot.timer.when() - loop.time()), 1) if slot.timer is not None else None,
-            "reason": slot.reason,
+            "reason": state.reason,
+            "interval_s": (state.interval_ns or 0) / 1e9,
+            "event_cap": state.event_cap,
+            "balance_ns": state.balance_ns,
+            "skipped": dict(slot.skipped),
         }
 
     def reckoned(self, member: Member) -> tuple[int | None, int | None]:
@@ -342,6 +388,7 @@ class Scheduler:
         if slot.account.resting_until > now:
             if slot.reason != governor.RESIDUE:
                 self._counters.held[governor.RESIDUE] += 1
+                slot.skipped[governor.RESIDUE] += 1
             slot.reason = governor.RESIDUE
             self._arm(slot, slot.account.resting_until - now + random.uniform(0, SPACING_S))
             return False
@@ -351,6 +398,7 @@ class Scheduler:
             return True
         if slot.reason != governor.BUDGET:
             self._counters.held[governor.BUDGET] += 1
+            slot.skipped[governor.BUDGET] += 1
         slot.reason = governor.BUDGET
         self._arm(slot, min(wait, governor.HORIZON_S) + random.uniform(0, SPACING_S))
         return False
@@ -371,6 +419,8 @@ class Scheduler:
         return waiting
 
     def _expired(self, slot: Slot) -> None:
-        """The hook has not answered in time; its late answer will be turned away."""
+        """The hook has not answered in time: it pays as for others, and what more it cost if it answers yet."""
         if slot.open is not None:
+            slot.unanswered = slot.open
+            self._charge(slot, slot.open, standing.owed(slot, slot.open))
             self.answered(slot.member, slot.open.request, refused="no_answer")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.spool import Spool
-from roofwatch.model.record import Window
+from roofwatch.model.record import ProcessState, Window
 from roofwatch.proto import codec
 
 GATHER_S = 2.0  # a dictionary is shared by the windows of a segment; a crash loses at most this much
@@ -28,6 +28,7 @@ class Sealer:
         self._windows: list[Window] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.states: Callable[[Collection[int]], Sequence[ProcessState]] = lambda _: ()  # of processes, by their ids
 
     def add(self, window: Window, size: int) -> None:
         """Take a finished window of about ``size`` encoded bytes; it is on disk within two seconds."""
@@ -39,15 +40,16 @@ class Sealer:
             self._timer = asyncio.get_running_loop().call_later(GATHER_S, self.flush)
 
     def flush(self) -> None:
-        """Seal now what is there: windows, or drops that no window has told yet."""
+        """Seal now what is there: windows, drops that no window has told yet, how processes stand."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         drops = self._counters.take_unreported()
-        if not self._windows and not drops:
+        states = self.states({w.process.id for w in self._windows})
+        if not self._windows and not drops and not states:
             return
         windows, self._windows, self._bytes = self._windows, [], 0
-        message = codec.segment(windows, drops)
+        message = codec.segment(windows, drops, states)
         if self._spool.append(lambda *number: codec.seal(message, *number), self._in_flight()):
             self._counters.windows["sealed"] += len(windows)
             self._sealed()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from roofwatch.agent import governor
-from roofwatch.agent.governor import Account, Spending
+from roofwatch.agent.governor import Account, Paid, Spending
 from roofwatch.agent.plan import Plan, Rates
 from roofwatch.agent.ranks import Pace, Run
 from roofwatch.agent.registry import Member
@@ -42,6 +44,9 @@ class Open:
     batch: int  # the same for ranks that were asked together
     deadline: asyncio.TimerHandle
     asker: Asker | None = None
+    reason: str = governor.SCHEDULE  # why it was asked for then
+    interval_s: float = 0.0  # between two windows, as it was in force
+    event_cap: int = 0
 
     def end(self, ended: Ended) -> None:
         """Tell who asked for it; once."""
@@ -70,6 +75,11 @@ class Slot:
     jitter: float = 1.0  # of the pause after the next answer, the same for ranks that were asked together
     waited: int = 0  # for other ranks
     resting_until: float = 0.0  # loop time; it cannot take windows now, so nobody waits for it
+    registered_unix_ns: int = field(default_factory=time.time_ns)
+    skipped: Counter[str] = field(default_factory=Counter)  # windows not taken, by reason
+    charged: Paid | None = None  # the last window
+    unanswered: Open | None = None  # the last request that nobody answered in time
+    told: tuple[tuple[object, ...], float] | None = None  # what the store was told last, and when
 
     @property
     def free(self) -> bool:

@@ -47,6 +47,7 @@ def report(
         ],
         "windows": dict(counters.windows),
         "refusals": dict(counters.refusals),
+        "asked": dict(counters.asked),
         "held": dict(counters.held),
         "drops": dict(counters.drops),
         "connections": dict(counters.connections),
