@@ -269,6 +269,7 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
 
     async def Run(self, request: pb.QueryRequest | None, context: Any) -> pb.QueryResponse:  # noqa: N802 - gRPC's name
         """Answer one query as JSON."""
+        received_ns = time.time_ns()
         if request is None:
             await _refuse_unreadable(context)
         loop = asyncio.get_running_loop()
@@ -281,7 +282,7 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error), DATABASE_AWAY)
         except RoofwatchError as error:
             await context.abort(grpc.StatusCode.INTERNAL, str(error))
-        return pb.QueryResponse(answer=answer)
+        return pb.QueryResponse(answer=answer, received_unix_ns=received_ns, sent_unix_ns=time.time_ns())
 
     def _answer(self, request: pb.QueryRequest, until_s: float) -> bytes:
         """Until a moment of the monotonic clock, when who asked has gone."""

@@ -849,10 +849,14 @@ class QueryRequest(_message.Message):
     def __init__(self, query: _Optional[str] = ..., filter: _Optional[_Union[Filter, _Mapping]] = ..., limit: _Optional[int] = ..., other: _Optional[_Union[Filter, _Mapping]] = ..., options: _Optional[str] = ...) -> None: ...
 
 class QueryResponse(_message.Message):
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "received_unix_ns", "sent_unix_ns")
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
+    SENT_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
     answer: bytes
-    def __init__(self, answer: _Optional[bytes] = ...) -> None: ...
+    received_unix_ns: int
+    sent_unix_ns: int
+    def __init__(self, answer: _Optional[bytes] = ..., received_unix_ns: _Optional[int] = ..., sent_unix_ns: _Optional[int] = ...) -> None: ...
 
 class CaptureRequest(_message.Message):
     __slots__ = ("which", "node", "all_ranks", "ranks", "steps", "duration_ms", "keep_trace", "within_ms")
