@@ -93,7 +93,7 @@ class Commands:
 def kept(note: Note) -> pb.KeptTrace:
     """A kept trace as the wire tells it."""
     return pb.KeptTrace(
-        window=bytes.fromhex(note.window), format=note.format, bytes=note.bytes, sha256=bytes.fromhex(note.sha256),
+        window=bytes.fromhex(note.window), format=note.format, size=note.bytes, sha256=bytes.fromhex(note.sha256),
         kept_unix_ns=note.kept_unix_ns, start_unix_ns=note.start_unix_ns, process=note.process, pid=note.pid,
         job=note.job, model=note.model, user=note.user, rank=note.rank,
     )  # fmt: skip

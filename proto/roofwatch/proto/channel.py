@@ -49,8 +49,10 @@ def _credentials(material: Material) -> Any:
     return grpc.ssl_channel_credentials(material.ca, material.key, material.cert)
 
 
-class _Token(  # type: ignore[misc]
-    grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor, grpc.StreamStreamClientInterceptor
+class _Token(
+    grpc.UnaryUnaryClientInterceptor,  # type: ignore[misc]
+    grpc.UnaryStreamClientInterceptor,  # type: ignore[misc]
+    grpc.StreamStreamClientInterceptor,  # type: ignore[misc]
 ):
     """Adds the token to the headers; for the three kinds of calls that there are."""
 

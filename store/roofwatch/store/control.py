@@ -230,12 +230,12 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
             told = f"no agent of this store keeps a trace of window {window.hex()[:32]}: see 'roofwatch trace list'"
             await context.abort(grpc.StatusCode.NOT_FOUND, told)
             return
-        if head.bytes > TRACE_MOST:
+        if head.size > TRACE_MOST:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the trace is larger than this store passes on")
         head.node = keeper.host
         yield pb.TraceChunk(head=head)
         offset = 0
-        while offset < head.bytes:
+        while offset < head.size:
             data = await self._part(talk, keeper, window, offset, context)
             offset += len(data)
             yield pb.TraceChunk(data=data)

@@ -722,10 +722,10 @@ class TraceList(_message.Message):
     def __init__(self, id: _Optional[str] = ..., traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class KeptTrace(_message.Message):
-    __slots__ = ("window", "format", "bytes", "sha256", "kept_unix_ns", "start_unix_ns", "process", "pid", "job", "model", "user", "rank", "node")
+    __slots__ = ("window", "format", "size", "sha256", "kept_unix_ns", "start_unix_ns", "process", "pid", "job", "model", "user", "rank", "node")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     KEPT_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
     START_UNIX_NS_FIELD_NUMBER: _ClassVar[int]
@@ -738,7 +738,7 @@ class KeptTrace(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     window: bytes
     format: str
-    bytes: int
+    size: int
     sha256: bytes
     kept_unix_ns: int
     start_unix_ns: int
@@ -749,7 +749,7 @@ class KeptTrace(_message.Message):
     user: str
     rank: int
     node: str
-    def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., bytes: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class ReadTrace(_message.Message):
     __slots__ = ("window", "offset", "most")
