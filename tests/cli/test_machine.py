@@ -275,6 +275,7 @@ def test_the_doctors_json(started: Roofwatch) -> None:
     assert done.returncode == 1
     rows = json.loads(done.stdout)["rows"]
     assert [row["check"] for row in rows] == [
-        "python", "torch", "socket", "agent", "spool", "store", "trust", "clock", "calibration",
+        "python", "torch", "hook", "socket", "container", "agent", "spool", "store", "trust", "clock", "skew",
+        "settings", "profilers", "nvidia", "ascend", "sandbox", "limits", "calibration",
     ]  # fmt: skip
     assert all(row["advice"] for row in rows if row["status"] != "ok")

@@ -12,9 +12,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from roofwatch.cli import doctor_node
 from roofwatch.hook import protocol
 from roofwatch.model.errors import RoofwatchError, UsageError
 
@@ -49,7 +51,7 @@ LOST = {
 _PROBE = """
 import importlib.util, json, os, sys
 folder = sys.argv[1]
-found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": None, "threads": None, "path": None}
+found = {"python": "%d.%d.%d" % sys.version_info[:3], "torch": None, "threads": None, "path": None, "folder": folder}
 try:
     import torch
     found["torch"], found["threads"] = torch.__version__, torch.get_num_threads()
@@ -94,12 +96,16 @@ def run(asked: Asked) -> list[Check]:
     checks: Sequence[tuple[str, Callable[[Asked], Check]]] = (
         ("python", python),
         ("torch", torch),
+        ("hook", hook),
         ("socket", socket_folder),
+        ("container", lambda asked: _of("container", doctor_node.container(asked.socket))),
         ("agent", agent),
         ("spool", spool),
         ("store", store),
         ("trust", trust),
         ("clock", clock),
+        ("skew", skew),
+        *((name, lambda _, name=name, look=look: _of(name, look())) for name, look in doctor_node.CHECKS),
         ("calibration", calibration),
     )
     found = []
@@ -109,6 +115,29 @@ def run(asked: Asked) -> list[Check]:
         except (OSError, RoofwatchError, ValueError) as error:
             found.append(Check(name, "fail", str(error), "look at the message; it names what is wrong"))
     return found
+
+
+def _of(name: str, found: doctor_node.Found) -> Check:
+    return Check(name, *found)
+
+
+def hook(asked: Asked) -> Check:
+    """Whether the job's Python can load the hook; ``roofwatch run`` puts it on its path."""
+    where = shutil.which(asked.python)
+    found = probed(where) if where else None
+    if found is None or found["torch"] is None:
+        return Check("hook", "warn", "unknown without torch", "name the job's Python with --python")
+    if found["path"] is None:
+        return Check("hook", "fail", f"cannot be loaded: {found.get('error')}", "install this version for that Python")
+    return Check("hook", "ok", f"loads from {found.get('folder')}")
+
+
+def skew(asked: Asked) -> Check:
+    """This clock against the store's."""
+    try:
+        return _of("skew", doctor_node.skew(asked.store))
+    except RoofwatchError:
+        return Check("skew", "warn", "unknown without a store", "start one: roofwatch store serve")
 
 
 def python(_: Asked) -> Check:
@@ -194,6 +223,8 @@ def agent(asked: Asked) -> Check:
         told = ", ".join(f"{n} {reason} ({LOST.get(reason, 'see its log')})" for reason, n in lost.items())
         advice = "the agent's log has a line for each, window_lost; limits can be set: roofwatch agent --help"
         return Check("agent", "warn", f"{what}; lost: {told}", advice)
+    if other := doctor_node.version(report, metadata.version("roofwatch")):
+        return Check("agent", "warn", what, other)
     return Check("agent", "ok", what)
 
 

@@ -29,7 +29,7 @@ Exit code 1 when a check fails; a warning does not fail.
 def command(python: str, socket: str | None, store: str | None, threads: int | None, form: str) -> int:
     """Check this machine and say what to do.
 
-    Python and torch, the agent and its socket, the spool, the store, the clock, the calibration.
+    Python and torch, the agent and its socket, the spool, the store, clocks, settings, drivers, limits.
     """
     from roofwatch.cli import doctor, showing  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.cli.render import listing  # noqa: PLC0415
