@@ -23,6 +23,7 @@ WITHIN_S = 5.0  # the loop answers, or the page fails
 STATES = ("requested", "recorded", "sealed", "stored", "duplicate")
 _COUNTS = (  # key of the status, name, label, what
     ("windows", "windows", "state", "Windows by how far they came"),
+    ("asked", "asked", "reason", "Windows by why they were asked for then"),
     ("refusals", "refusals", "reason", "Windows that a process did not take"),
     ("held", "held", "reason", "Windows that were due and would have cost too much"),
     ("drops", "drops", "reason", "Windows lost after they were taken, or before they were sent"),
@@ -66,6 +67,8 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("lost_seconds", "Time that windows cost their jobs, where it was measured", status["cost"]["lost_ns"] / 1e9),
         ("represented_seconds", "Time for which these windows stand", status["cost"]["represented_ns"] / 1e9),
         ("budget_ratio", "What windows may cost a job, of its time", status["settings"]["budget"]),
+        ("hard_stop_ratio", "What not even one asked for may exceed", status["settings"]["hard_stop"]),
+        ("interval_seconds", "Of the schedule, between two windows of a process", status["settings"]["interval_s"]),
         ("spent_ratio", "What they cost the job they cost most, over its last hour", spent),
         ("cost_ratio", "The one over the other; not a number while nothing is known", _ratio(status["cost"])),
     ):
@@ -76,6 +79,32 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
     for which, moment in status["uplink"]["certificates"].items():
         ends.add_metric([which], moment)
     yield ends
+    yield from _processes(status)
+
+
+def _processes(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """How processes stand: all of them counted, and the first of them (``status.PROCESSES_MOST``) one by one."""
+    reasons = GaugeMetricFamily(
+        "roofwatch_agent_processes_by_reason", "Processes by why their interval is what it is", labels=["reason"]
+    )
+    for reason, count in status["reasons"].items():
+        reasons.add_metric([reason], count)
+    spent = GaugeMetricFamily(
+        "roofwatch_agent_process_spent_ratio", "What windows cost its job, of the last hour", labels=["process_pid"]
+    )
+    interval = GaugeMetricFamily(
+        "roofwatch_agent_process_interval_seconds", "Between two of its windows", labels=["process_pid", "reason"]
+    )
+    skipped = CounterMetricFamily(
+        "roofwatch_agent_process_skipped", "Windows of it that were not taken", labels=["process_pid", "reason"]
+    )
+    for process in status["process_list"]:
+        pid, budget = str(process["pid"]), process["budget"]
+        spent.add_metric([pid], budget["spent_share"])
+        interval.add_metric([pid, budget["reason"]], budget["interval_s"])
+        for reason, count in budget["skipped"].items():
+            skipped.add_metric([pid, reason], count)
+    yield from (reasons, spent, interval, skipped)
 
 
 def _or_nan(share: float | None) -> float:

@@ -196,7 +196,6 @@ class Scheduler:
         answered, slot.open = slot.open, None
         answered.deadline.cancel()
         slot.answered_at = asyncio.get_running_loop().time()
-        slot.reason = governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
         if refused:
             self._counters.refusals[refused] += 1
             slot.skipped[refused] += 1
@@ -204,6 +203,7 @@ class Scheduler:
         else:
             slot.rates.taken += 1
             slot.unread += 1
+        slot.reason = governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
         pause = self._pause(slot)
         if slot.run is not None and slot.pace.step_ns and refused not in LASTING:
             pause = INTERVAL_LEAST_S  # its meetings are as far apart as its windows should be
@@ -302,11 +302,6 @@ class Scheduler:
         slot = self._slots.get(member)
         count = None if slot is None else slot.pace.count_at(asyncio.get_running_loop().time())
         return count, round(slot.pace.step_ns) if slot is not None and count is not None and slot.pace.step_ns else None
-
-    def knows(self, member: Member) -> bool:
-        """Whether a window of it has been read: its first is short and without shapes."""
-        slot = self._slots.get(member)
-        return slot is not None and bool(slot.rates.recent)
 
     def limited(self, member: Member, wish: Wish) -> bool:
         """Whether as many steps as wished would be too many events."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -48,6 +49,7 @@ def report(
         "windows": dict(counters.windows),
         "refusals": dict(counters.refusals),
         "asked": dict(counters.asked),
+        "reasons": dict(Counter(str(budget["reason"]) for _, budget in listed)),
         "held": dict(counters.held),
         "drops": dict(counters.drops),
         "connections": dict(counters.connections),
