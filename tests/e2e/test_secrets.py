@@ -1,0 +1,96 @@
+"""Nothing sensitive is collected: what a job has in its environment and arguments is in nothing that is left behind."""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from roofwatch.proto import codec
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+
+JOB = """
+import os, sys, time, torch
+os.environ["LATE_SECRET"] = sys.argv[3]
+key = os.environ["AWS_SECRET_ACCESS_KEY"]  # a job's own variable
+model = torch.nn.Linear(256, 256)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+x = torch.randn(64, 256)
+print("ready", flush=True)
+end = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+    time.sleep(0.005)
+"""
+SECRETS = {
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI-in-a-variable",
+    "HF_TOKEN": "hf_in-another-variable",
+    "DATABASE_URL": "postgresql://u:pw-in-a-url@db/x",
+    "MASTER_SECRET": "like-MASTER_ADDR-and-not-it",
+    "ROOFWATCH_TOKEN_FILE": "/of-the-user/not-for-the-job",
+}
+ARGUMENTS = ("--password=typed-as-an-argument", "typed-and-set-later")
+NEEDLES = [*SECRETS.values(), *ARGUMENTS, *SECRETS, "LATE_SECRET", "secret-folder"]
+
+
+def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file as it lies there; what is compressed also as it was."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            data = path.read_bytes()
+            yield str(path), data
+            if data[:2] == b"\x1f\x8b":
+                yield f"{path} (inflated)", gzip.decompress(data)
+    for spool in folder.rglob("spool.db"):
+        with sqlite3.connect(spool) as database:
+            for (envelope,) in database.execute("SELECT envelope FROM segment"):
+                segment = codec.unseal(pb.SegmentEnvelope.FromString(envelope))
+                yield f"{spool} (segment)", segment.SerializeToString()
+
+
+def found(folder: Path) -> list[tuple[str, str]]:
+    """Where what should be nowhere is."""
+    return [(name, needle) for name, data in contents(folder) for needle in NEEDLES if needle.encode() in data]
+
+
+def test_a_jobs_secrets_are_nowhere(node, monkeypatch) -> None:
+    """A real job, its windows in the spool, then in the store: files, write-ahead logs and logs are searched."""
+    (node.folder / "secret-folder").mkdir()
+    monkeypatch.chdir(node.folder / "secret-folder")
+    agent = node.agent(interval=0.5)  # no store yet: windows lie in the spool
+    run = (*node.program, "run", "--model", "a-model", "--", sys.executable, "-c", JOB, "60", *ARGUMENTS)
+    job = node.start(*run, env=SECRETS)
+    assert job.stdout.readline() == "ready\n"
+    assert job.poll() is None
+
+    def spooled() -> int:
+        with sqlite3.connect(f"file:{node.folder}/state/spool.db?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT coalesce(sum(windows), 0) FROM segment").fetchone()[0])
+
+    wait(lambda: spooled() >= 2)
+    assert any("(segment)" in name and b"aten::" in data for name, data in contents(node.folder))
+    assert found(node.folder) == []
+    job.terminate()
+    agent.terminate()
+    agent.wait(15)
+    node.store()
+    node.agent(interval=60)
+    node.wait_for_windows(2)
+    assert node.windows()[0]["model"] == "a-model"  # what is collected is there
+    searched = dict(contents(node.folder))
+    assert {Path(name).name.partition(" ")[0] for name in searched} >= {"spool.db", "store.db", "store.db-wal", "0.err"}
+    assert any("store.db" in name and b"a-model" in data for name, data in searched.items())
+    assert found(node.folder) == []
+
+
+def wait(ready) -> None:
+    """Poll."""
+    end = time.monotonic() + 40
+    while not ready():
+        assert time.monotonic() < end
+        time.sleep(0.1)
