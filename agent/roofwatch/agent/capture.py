@@ -24,6 +24,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 WAITING_MOST = 1024  # processes asked by hand and not answered; more are refused
 AGAIN_S = 0.2  # a process that owes another window is looked at so often
+APART_S = 4.0  # between two steps at which ranks that are asked again may open
 TRIES = 3  # windows at most until one has the steps asked for
 WITHIN_MOST_S = 600.0
 TEXT_MOST = 200
@@ -100,11 +101,14 @@ class Captures:
 
     def _try(self, one: _Wanted) -> None:
         one.timer = None
-        keep = one.keep and (one.tries > 0 or self._scheduler.knows(one.member))
-        asker = Asker(lambda ended: self._ended(one, ended), keep)
+        asker = Asker(lambda ended: self._ended(one, ended), one.keep)
         # Ranks pay together; a process that is asked again pays for each.
         batch = one.batch if not one.tries else 0
-        reason = self._scheduler.request(one.member, one.wish, Trigger.REQUESTED, one.align, batch, asker=asker)
+        # Who asked did not know the steps of a rank that is asked again; its job's meetings need nobody's word.
+        steps = self._scheduler.meetings_of(one.member, APART_S) if one.tries and one.align else ()
+        reason = self._scheduler.request(
+            one.member, one.wish, Trigger.REQUESTED, one.align, batch, at_steps=steps, asker=asker
+        )
         if reason == protocol.BUSY:
             one.timer = asyncio.get_running_loop().call_later(AGAIN_S, self._try, one)
         elif reason:
@@ -122,6 +126,8 @@ class Captures:
         if window is None:
             self._end(one, one.outcome(pb.LOST if ended.taken else pb.REFUSED, ended.reason, ended.detail))
         elif self._too_short(one, window):
+            if one.keep:
+                self._keeping.forget(window.uid)
             one.timer = asyncio.get_running_loop().call_later(0, self._try, one)
         elif one.keep:
             self._keeping.settled(window.uid, lambda why: self._taken(one, window, why))

@@ -65,6 +65,10 @@ class Keeping:
         else:
             told("it was not asked for")
 
+    def forget(self, uid: str) -> None:
+        """Remove a trace, once it is kept: another will be asked for."""
+        self.settled(uid, lambda _: self.traces.remove(uid))
+
     async def stop(self) -> None:
         """End every copy."""
         copies = list(self._copies.values())

@@ -303,6 +303,14 @@ class Scheduler:
         count = None if slot is None else slot.pace.count_at(asyncio.get_running_loop().time())
         return count, round(slot.pace.step_ns) if slot is not None and count is not None and slot.pace.step_ns else None
 
+    def meetings_of(self, member: Member, apart_s: float) -> Sequence[int]:
+        """Steps ahead at which the ranks of its job meet, on all nodes, so far apart; none where nobody knows."""
+        slot = self._slots.get(member)
+        if slot is None or slot.run is None:
+            return ()
+        meeting = next_meeting(key_of(slot.run), slot.pace, apart_s, asyncio.get_running_loop().time())
+        return () if meeting is None else meeting.steps
+
     def limited(self, member: Member, wish: Wish) -> bool:
         """Whether as many steps as wished would be too many events."""
         slot = self._slots.get(member)

@@ -94,7 +94,7 @@ class Traces:
             draft.rename(self._note(note.window))  # last: what has a note is whole
         except OSError:
             self.discard(note.window)
-            self._remove(note.window)
+            self.remove(note.window)
             raise
         self._kept[note.window] = note
         self._counters.traces["kept"] += 1
@@ -107,7 +107,7 @@ class Traces:
             reason = AGE if note.kept_unix_ns < oldest else BYTES if self.size > self.most_bytes else ""
             if not reason:
                 break
-            self._remove(uid)
+            self.remove(uid)
             self._counters.traces[reason] += 1
 
     def read(self, uid: str, offset: int, most: int) -> bytes:
@@ -134,7 +134,8 @@ class Traces:
     def _note(self, uid: str) -> Path:
         return self._folder / f"{uid}.json"
 
-    def _remove(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
+        """Forget a trace; nothing is counted."""
         self._kept.pop(uid, None)
         for path in (self._note(uid), self.path(uid)):  # the note first: what has one is whole
             with suppress(OSError):

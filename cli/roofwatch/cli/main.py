@@ -31,6 +31,8 @@ READING = {
 }
 ACTING = {
     "run": "Run a job so that the agent can take windows of it.",
+    "capture": "Take windows now, of one rank or all, on all nodes.",
+    "trace": "Kept traces: list them, fetch one, how to open it.",
     "agent": "The daemon of a node: takes windows and sends records.",
     "store": "The server that keeps the records.",
     "import": "Put a trace file into the store.",

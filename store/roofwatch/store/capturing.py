@@ -71,12 +71,16 @@ def asking(found: Iterable[Target], ranks: Iterable[int], *, all_ranks: bool) ->
 def meeting(processes: Sequence[pb.FoundProcess]) -> tuple[int, int]:
     """Modulus and remainder of the steps at which the ranks of a job may open; (0, 0) where they need not meet.
 
+    (1, 0) where nobody has seen them step: each opens at once, and agents that ask again let them meet by themselves.
+
     The next such step is half of the modulus ahead of the rank that is furthest. A rank that is further than reckoned
     opens at the one after it, alone: its steps tell.
     """
     known = [each for each in processes if each.step_ns > 0 and each.steps >= 0]
-    if len(processes) < 2 or not known:
+    if len(processes) < 2:
         return 0, 0
+    if not known:
+        return 1, 0
     slowest = max(each.step_ns for each in known)
     modulus = min(APART_MOST, 2 ** max(1, math.ceil(math.log2(APART_NS / slowest))))
     if len(known) < len(processes):  # ranks that nobody has seen step: any remainder is as good

@@ -1,0 +1,198 @@
+"""What is asked of agents through a store: windows on request, and the traces that they keep."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from roofwatch.cli import wire
+from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+
+# isort: split
+import grpc
+
+SLACK_S = 20.0  # beyond the time given to the processes: agents are found first, and tell of the end themselves
+LIST_WITHIN_S, FETCH_WITHIN_S = 20.0, 3600.0
+SHORTEST_PREFIX, UID_DIGITS = 4, 32
+OUTCOMES = {pb.ASKED: "asked", pb.TAKEN: "taken", pb.REFUSED: "refused", pb.TIMED_OUT: "timed_out", pb.LOST: "lost"}
+
+Answer = dict[str, Any]
+Told = Callable[[Mapping[str, Any]], None]
+
+
+@contextmanager
+def _control(address: str) -> Iterator[Any]:
+    """The store's service; what is too old, or has not got what was asked for, is told as it is."""
+    with wire.channel(address) as channel:
+        try:
+            yield rpc.ControlStub(channel)
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details() or ""
+            if code is grpc.StatusCode.UNIMPLEMENTED:
+                told = f"the store at {address} is too old to ask agents for windows and traces: upgrade it."
+                raise UnreachableError(told) from None
+            if code in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}:
+                raise RoofwatchError(f"{details}.") from None
+            raise
+
+
+def capture(address: str, request: pb.CaptureRequest, found: Told, told: Told) -> Answer:
+    """Ask for windows; ``found`` is told once whom, ``told`` what becomes of each. The answer, a row a process.
+
+    Raises:
+        UnreachableError: no store answers there, it refuses who asks, or it is too old.
+        RoofwatchError: the store could not do it.
+    """
+    rows: dict[tuple[str, str], Answer] = {}
+    coverage: Answer = {}
+    with _control(address) as stub:
+        for event in stub.Capture(request, timeout=request.within_ms / 1e3 + SLACK_S):
+            if event.HasField("found"):
+                coverage = _coverage(event.found)
+                rows = {(t.node, t.process.process): _row(t) for t in event.found.targets}
+                found(coverage | {"rows": list(rows.values())})
+                continue
+            for key in [key for key in rows if key[1] == event.outcome.process]:
+                rows[key] |= _outcome(event.outcome)
+                told(rows[key])
+    return {"schema_version": 1, "query": _query(request), "coverage": coverage, "rows": list(rows.values())}
+
+
+def _query(request: pb.CaptureRequest) -> Answer:
+    which = request.which
+    words = {"job": which.job, "process": which.process, "model": which.model, "node": request.node}
+    return {
+        "command": "capture", **{name: word or None for name, word in words.items()}, "ranks": list(request.ranks),
+        "all_ranks": request.all_ranks, "steps": request.steps, "duration_ms": request.duration_ms,
+        "keep_trace": request.keep_trace, "within_ms": request.within_ms,
+    }  # fmt: skip
+
+
+def _coverage(found: pb.CaptureFound) -> Answer:
+    return {
+        "agents": found.agents,
+        "silent": [{"node": each.node, "reason": each.reason} for each in found.silent],
+        "passed_over": found.passed_over,
+        "world_size": None if found.world_size < 0 else found.world_size,
+    }
+
+
+def _row(target: pb.CaptureTarget) -> Answer:
+    process = target.process
+    return {
+        "rank": _known(process.rank), "node": target.node, "pid": process.pid, "process": process.process,
+        "job": process.job or None, "model": process.model or None, "user": process.user or None,
+        "outcome": None, "reason": None, "detail": None, "window": None, "steps": None, "first_step": None,
+        "duration_ns": None, "trace_kept": None, "trace_reason": None,
+    }  # fmt: skip
+
+
+def _outcome(told: pb.WindowOutcome) -> Answer:
+    taken = told.outcome == pb.TAKEN
+    return {
+        "outcome": OUTCOMES.get(told.outcome), "reason": told.reason or None, "detail": told.detail or None,
+        "window": told.window.hex() or None, "steps": _known(told.steps), "first_step": _known(told.first_step),
+        "duration_ns": told.duration_ns if taken else None, "trace_kept": told.kept if taken else None,
+        "trace_reason": told.not_kept or None,
+    }  # fmt: skip
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def traces(address: str, begin: str = "", node: str = "") -> Answer:
+    """The traces that agents of a store keep, the latest first."""
+    with _control(address) as stub:
+        listing = stub.ListTraces(pb.TraceListRequest(window=begin, node=node), timeout=LIST_WITHIN_S)
+    rows = [trace_row(each) for each in listing.traces]
+    rows.sort(key=lambda row: (-row["kept_unix_ns"], row["window"]))
+    silent = [{"node": each.node, "reason": each.reason} for each in listing.silent]
+    query = {"command": "trace list", "window": begin or None, "node": node or None}
+    return {
+        "schema_version": 1, "query": query, "coverage": {"silent": silent, "left_out": listing.left_out}, "rows": rows,
+    }  # fmt: skip
+
+
+def trace_row(kept: pb.KeptTrace) -> Answer:
+    """A kept trace as a row."""
+    return {
+        "window": kept.window.hex(), "kept_unix_ns": kept.kept_unix_ns, "start_unix_ns": kept.start_unix_ns,
+        "node": kept.node, "process": kept.process, "pid": kept.pid, "rank": _known(kept.rank), "job": kept.job or None,
+        "model": kept.model or None, "user": kept.user or None, "format": kept.format, "bytes": kept.size,
+        "sha256": kept.sha256.hex(),
+    }  # fmt: skip
+
+
+def the_one(address: str, begin: str) -> Answer:
+    """The kept trace whose window's uid begins so.
+
+    Raises:
+        UsageError: it is no begin of a uid.
+        RoofwatchError: there is none, or there are several.
+    """
+    if not SHORTEST_PREFIX <= len(begin) <= UID_DIGITS or set(begin) - set("0123456789abcdef"):
+        raise UsageError(f"'{begin}' is no window: give the first digits of its uid, as 'roofwatch trace list' shows.")
+    answer = traces(address, begin)
+    rows: Sequence[Answer] = answer["rows"]
+    if not rows:
+        away = answer["coverage"]["silent"]
+        nodes = ", ".join(each["node"] for each in away[:3])
+        also = f"; {nodes} did not answer" if away else ""
+        raise RoofwatchError(f"no agent keeps a trace of window {begin}{also}: see 'roofwatch trace list'.")
+    if len({row["window"] for row in rows}) > 1:
+        raise RoofwatchError(f"{len(rows)} kept traces begin with {begin}: give more digits of the window's uid.")
+    return rows[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A trace that is here now."""
+
+    path: Path
+    size: int
+    format: str
+
+
+def fetch(address: str, window: str, path: Path, progress: Callable[[int, int], None]) -> Fetched:
+    """Write a kept trace to a file: whole, of the right hash and readable by its owner only, or not at all.
+
+    Raises:
+        RoofwatchError: it is not kept any more, came damaged, or cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file, _control(address) as stub:
+            chunks = stub.GetTrace(pb.GetTraceRequest(window=bytes.fromhex(window)), timeout=FETCH_WITHIN_S)
+            head = _written(chunks, file.write, progress)
+        draft.replace(path)
+    except OSError as error:
+        raise RoofwatchError(f"{path} cannot be written: {error.strerror or error}.") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return Fetched(path, head.size, head.format)
+
+
+def _written(chunks: Any, write: Callable[[bytes], Any], progress: Callable[[int, int], None]) -> pb.KeptTrace:
+    """What the first chunk says; the others are written and are what it says."""
+    head, digest, size = pb.KeptTrace(), hashlib.sha256(), 0
+    for chunk in chunks:
+        if chunk.HasField("head"):
+            head = chunk.head
+            continue
+        write(chunk.data)
+        digest.update(chunk.data)
+        size += len(chunk.data)
+        progress(size, head.size)
+    if size != head.size or digest.digest() != head.sha256:
+        raise RoofwatchError("the trace came damaged (its hash is another): fetch it again.")
+    return head

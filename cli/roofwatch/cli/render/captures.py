@@ -1,0 +1,187 @@
+"""``capture`` and ``trace``: what became of each process, and which traces are kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from roofwatch.cli.errors import DONE, FAILED, INCOMPLETE
+from roofwatch.cli.render import text
+from roofwatch.cli.render.listing import ago
+from roofwatch.cli.render.table import Column, table
+
+Row = Mapping[str, Any]
+
+KEYS = (
+    "rank", "node", "pid", "process", "job", "model", "user", "outcome", "reason", "detail", "window", "steps",
+    "first_step", "duration_ns", "trace_kept", "trace_reason",
+)  # fmt: skip
+TRACE_KEYS = (
+    "window", "kept_unix_ns", "start_unix_ns", "node", "process", "pid", "rank", "job", "model", "user", "format",
+    "bytes", "sha256",
+)  # fmt: skip
+SHOWN = 8  # digits of a window's uid
+COLUMNS = (
+    Column("rank", right=True),
+    Column("node", floor=8),
+    Column("pid", right=True),
+    Column("model", floor=6, drop=2),
+    Column("outcome", floor=18),
+    Column("from step", right=True),
+    Column("steps", right=True),
+    Column("length", right=True, drop=1),
+    Column("window"),
+    Column("trace", drop=1),
+)
+TRACES = (
+    Column("window"),
+    Column("kept", right=True),
+    Column("node", floor=8),
+    Column("pid", right=True),
+    Column("rank", right=True),
+    Column("model", floor=6, drop=1),
+    Column("size", right=True),
+    Column("format", drop=2),
+)
+WHY = {
+    "over_budget": "windows have cost this job as much as its hard stop allows ('roofwatch processes'): ask later",
+    "own_profiler": "the job's own profiler is running",
+    "graph_capture": "a graph was being captured",
+    "busy": "another window was still being taken",
+    "no_steps": "no optimizer step came in time",
+    "exiting": "the process is ending",
+    "given_up": "the window could not be cut in time",
+    "unsafe": "a window of this process could not be closed, so it takes none any more",
+    "unsupported": "this process cannot take windows",
+    "gone": "the process is gone",
+    "agent_gone": "its agent went away",
+    "no_answer": "neither window nor refusal came in time",
+    "stopping": "its agent was stopped",
+    "too_many": "its agent waits for as many windows as it can",
+    "too_old": "agent too old to be asked: upgrade it",
+}
+
+
+def report(answer: Row, room: int) -> str:
+    """One line a process, then what the lines do not say."""
+    if not answer["rows"]:
+        return ""
+    lines = table(COLUMNS, [_cells(row) for row in answer["rows"]], room)
+    return "\n".join([*lines, *_closing(answer)]) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    outcome = (row["outcome"] or "no_answer").replace("_", " ")
+    if row["reason"]:
+        outcome += f": {row['reason']}" + (f" ({row['detail']})" if row["detail"] else "")
+    return [
+        _rank(row), text.clean(row["node"]), str(row["pid"]), text.clean(row["model"] or text.UNKNOWN),
+        text.clean(outcome), text.count(row["first_step"]), text.count(row["steps"]), text.duration(row["duration_ns"]),
+        (row["window"] or text.UNKNOWN)[:SHOWN],
+        {True: "kept", False: "not kept" if row["trace_reason"] else "no"}.get(row["trace_kept"], text.UNKNOWN),
+    ]  # fmt: skip
+
+
+def _rank(row: Row) -> str:
+    return text.UNKNOWN if row["rank"] is None else str(row["rank"])
+
+
+def _closing(answer: Row) -> list[str]:
+    """The steps that the ranks met at, and what to do next."""
+    taken = [row for row in answer["rows"] if row["outcome"] == "taken"]
+    lines = []
+    steps = Counter(row["first_step"] for row in taken if row["rank"] is not None and row["first_step"] is not None)
+    if sum(steps.values()) > 1 and len({row["job"] for row in taken}) == 1:
+        lines.append(
+            f"all at step {next(iter(steps)):,}" if len(steps) == 1
+            else "not all at the same step: " + ", ".join(f"{n} at {step:,}" for step, n in sorted(steps.items()))
+        )  # fmt: skip
+    if first := next((row for row in taken if row["trace_kept"]), None):
+        lines.append(f"→ run: roofwatch trace get {first['window'][:SHOWN]} -o trace.json.gz")
+    return ["", *lines] if lines else []
+
+
+def notes(answer: Row) -> list[str]:
+    """Sentences about what was not taken, and about who was not asked."""
+    rows, coverage = answer["rows"], answer["coverage"]
+    found = []
+    for reason in dict.fromkeys(row["reason"] for row in rows if row["outcome"] not in {"taken", "asked"}):
+        who = [row for row in rows if row["reason"] == reason and row["outcome"] != "taken"]
+        found.append(f"{_who(who)}: {WHY.get(reason, text.clean(reason or 'no word came'))}.")
+    for why in dict.fromkeys(row["trace_reason"] for row in rows if row["trace_reason"]):
+        who = [row for row in rows if row["trace_reason"] == why]
+        found += [f"{_who(who)}: trace not kept: {text.clean(why)}."]
+    found += silent(coverage["silent"])
+    if missing := _missing(answer):
+        found.append(
+            f"{text.plural(missing, 'rank')} of {coverage['world_size']} have no agent at this store: other stores on "
+            "the same database have agents of their own."
+        )
+    return found
+
+
+def silent(agents: Sequence[Row]) -> list[str]:
+    """Sentences about agents that did not answer."""
+    words = {"too_old": "its agent is too old to be asked, upgrade it", "busy": "its agent does not keep up"}
+    return [f"{text.clean(each['node'])}: {words.get(each['reason'], 'its agent does not answer')}." for each in agents]
+
+
+def _who(rows: Sequence[Row]) -> str:
+    names = [f"rank {row['rank']}" if row["rank"] is not None else f"process {row['pid']}" for row in rows]
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _missing(answer: Row) -> int:
+    """Ranks of the job that nobody asked because no agent here has them."""
+    query, size = answer["query"], answer["coverage"]["world_size"]
+    if not query["all_ranks"] or not size or query["node"] or query["process"]:
+        return 0
+    return max(0, int(size) - len({row["rank"] for row in answer["rows"]}))
+
+
+def code(answer: Row) -> int:
+    """The exit code that an answer means."""
+    if any(row["outcome"] != "taken" for row in answer["rows"]):
+        return FAILED
+    return INCOMPLETE if _missing(answer) else DONE
+
+
+def nothing(answer: Row) -> str:
+    """Why there is nothing, in a sentence."""
+    coverage, query = answer["coverage"], answer["query"]
+    if not coverage.get("agents"):
+        where = f" of node '{query['node']}'" if query["node"] else ""
+        return f"no agent{where} is connected to this store: see 'roofwatch doctor' on a node."
+    words = [f"{name} {query[name]}" for name in ("job", "process", "model", "node") if query[name]]
+    words += [f"rank {rank}" for rank in query["ranks"]]
+    told = f"no process of {', '.join(words)} is registered with the {coverage['agents']} agents of this store"
+    also = " ".join(silent(coverage["silent"]))
+    return f"{told}: see 'roofwatch processes'. {also}".rstrip()
+
+
+def asking(coverage: Row) -> str:
+    """Whom a capture asks."""
+    rows = coverage["rows"]
+    nodes = len({row["node"] for row in rows})
+    left = f", {coverage['passed_over']} more match" if coverage["passed_over"] else ""
+    return f"asking {len(rows)} {'process' if len(rows) == 1 else 'processes'} on {text.plural(nodes, 'node')}{left}"
+
+
+def progress(row: Row) -> str:
+    """What has just become of one."""
+    who = f"rank {row['rank']}" if row["rank"] is not None else f"process {row['pid']}"
+    why = f": {row['reason']}" if row["reason"] else ""
+    return text.clean(f"  {who} on {row['node']}: {(row['outcome'] or '').replace('_', ' ')}{why}")
+
+
+def traces(answer: Row, room: int, now_ns: int) -> str:
+    """One line a kept trace, the latest first."""
+    cells = [
+        [
+            row["window"][:SHOWN], ago(row["kept_unix_ns"], now_ns), text.clean(row["node"]), str(row["pid"]),
+            _rank(row), text.clean(row["model"] or text.UNKNOWN), text.size(row["bytes"]), text.clean(row["format"]),
+        ]
+        for row in answer["rows"]
+    ]  # fmt: skip
+    return "\n".join(table(TRACES, cells, room)) + "\n" if cells else ""
