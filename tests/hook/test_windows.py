@@ -140,10 +140,11 @@ paths.PlainPath.timed = True  # as where a device records: here there is none
 def test_the_plain_way_takes_windows_by_time_of_the_main_thread(jobs: Jobs, agent: LittleAgent) -> None:
     """Inference without steps on a build that nobody has tested: opened and closed by the main thread, again and again.
 
-    A window asked for while the main thread waits in C is refused after its timeout, and the process goes on.
+    A window asked for while the main thread is in C is refused after its timeout, and the process goes on.
     """
     program = ATTACH.replace("attach(model", TIMED + "attach(model") + UNTIL_STDIN_CLOSES + INFER
-    program = program.replace("with torch.no_grad", "import time\ntime.sleep(1.5)\nwith torch.no_grad")
+    in_c = "import hashlib\nhashlib.pbkdf2_hmac('sha256', b'', b'', 4_000_000)\n"
+    program = program.replace("with torch.no_grad", in_c + "with torch.no_grad")
     job = jobs.start(program, agent.path, ROOFWATCH_HOOK_CLOSE="plain")
     connection = agent.accept()
     refusal, _ = connection.take(duration_ms=30, timeout_ms=300)

@@ -133,7 +133,7 @@ class Intake:
                 trigger=answered.trigger,
                 devices=member.hello.devices,
                 steps=arrived.steps,
-                represents_ns=self.scheduler.represents_ns(member, arrived.start_unix_ns),
+                represents_ns=_at_work(self.scheduler.represents_ns(member, arrived.start_unix_ns), arrived.active_ns),
                 cost=arrived.cost,
                 padding=arrived.padding,
                 first_step=arrived.first_step,
@@ -211,6 +211,11 @@ class Intake:
         window = replace(window, budget=self.scheduler.state_of_window(pending.member, pending.asked))
         self._sealer.add(window, len(answer.segment))
         pending.asked.end(Ended(taken=True, window=window))
+
+
+def _at_work(represents_ns: int | None, active_ns: int | None) -> int | None:
+    """What a window stands for: one that waited for requests only for the time in which there were any."""
+    return represents_ns if represents_ns is None or active_ns is None else min(represents_ns, active_ns)
 
 
 def _with_states(window: Window, states: nvml.States) -> Window:

@@ -64,6 +64,7 @@ class WindowMessage:
     first_step: int | None = None
     replays: Any = None  # as it came: the parse worker reads it
     after_steps: int | None = None  # that cost.lost_after_ns is of; None of a hook that does not tell
+    active_ns: int | None = None  # of a window by time: how long the process was at work since the one before
 
 
 def text(value: Any) -> str | None:
@@ -174,6 +175,7 @@ def window_of(message: Mapping[str, Any]) -> WindowMessage:
         first_step=integer(message.get("first_step"), most=MOST_COUNT),
         replays=message.get("replays"),
         after_steps=after_steps,
+        active_ns=integer(message.get("active_ns"), least=1, most=MOST_COUNT),
     )
 
 

@@ -26,6 +26,7 @@ class Graphs:
         self.logs: Dict[str, str] = {}  # key → JSON text; captures alike share one
         self._bytes = 0
         self._open = False
+        self.launched = 0  # replays so far, roughly where several threads replay: whether there are any
         self._opened = 0
         self._replays: List[Tuple[int, int, Any]] = []  # thread, nanoseconds since the opening, mark
         self._missed = 0
@@ -62,6 +63,7 @@ class Graphs:
 
     def replayed(self, graph: Any) -> None:
         """A graph is about to be launched."""
+        self.launched += 1
         if not self._open:
             return
         if len(self._replays) >= MOST_REPLAYS:

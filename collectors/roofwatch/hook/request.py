@@ -1,6 +1,6 @@
 """What the agent asked for: one window, within this process's own limits; or a refusal."""
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import protocol
 from .cost import Stamps
@@ -34,6 +34,7 @@ class Window:
         self.listed = _listed(request.get("at_steps"))
         self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
         self.start_unix_ns = 0
+        self.active_ns: Optional[int] = None  # of a window by time: how much of the job's work it stands for
         self.whole = False  # cut at a step boundary
         self.lost = ""  # why it was given up …
         self.detail = ""  # … in a word or two

@@ -46,6 +46,7 @@ def message(
         "cost": cost,
         "padding": sums,
         "steps_seen": steps_seen,
+        "active_ns": window.active_ns,
     }
 
 

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
+from .activity import Activity
 from .capture import Capture, Captures
 from .cost import cost
 from .log import failure
 from .request import Refused, Window
 from .signals import deferred
+from .stages import stage
 from .steps import NEVER, Steps
 
 IDLE, ARMED, WARM, OPEN, CUT, LOST = "idle", "armed", "warm", "open", "cut", "lost"
@@ -25,7 +27,7 @@ RESIDUE_STEPS, RESIDUE_S = 10, 4.5  # the protocol allows 5 s
 INTERRUPT_S = 0.5  # then the main thread is asked again: it may have been inside the hook's own work
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
 CAPTURE_S = 5.0
-WATCH_S = 0.5
+STAGE_S = 0.1  # between two looks, while a window is open, at whether the job loads or saves
 EXIT_S = 10.0  # longer than any close
 
 
@@ -44,6 +46,7 @@ class Taker:
 
     def renew(self) -> None:
         """Fresh locks, at the start and in a forked child."""
+        self.activity = Activity(lambda: self.captures.graphs.launched)
         self.lock = threading.RLock()  # around every change of the profiler's state
         self.busy = threading.Lock()  # around saving and freeing, which touch only the window's own memory
         self._gate = _thread.allocate_lock()
@@ -141,11 +144,12 @@ class Taker:
     def take(self, request: Dict[str, Any]) -> trace.Taken:
         """Take one window as asked. Raises Refused."""
         self.hurry = False
-        by_steps = self.steps.count > 0
-        if not by_steps and not self.path.timed:
+        if not self.steps.count and not self.path.timed:
             raise Refused(protocol.UNSUPPORTED, "no steps")
-        window = Window(request, self.windows == 0, by_steps)
         self.path.ready(request)
+        self._work_awaited(request)
+        by_steps = self.steps.count > 0
+        window = Window(request, self.windows == 0, by_steps)
         with self.lock:
             if self.phase == CUT and self.window is None:  # inherited over a fork
                 self.discard()
@@ -167,6 +171,20 @@ class Taker:
         finally:
             self.window = None
 
+    def _work_awaited(self, request: Dict[str, Any]) -> None:
+        """Wait until a process without steps is at work. Raises Refused, also where it loads a model or saves one."""
+        if not self.steps.count and self.path.bindings is not None:
+            patience = float(request.get("timeout_ms") or 30_000) / 1e3
+            over = lambda: self.exiting or self.hurry or self.steps.count > 0  # noqa: E731
+            if not self.activity.awaited(patience, self._slept, over) and not self.steps.count:
+                raise Refused(protocol.EXITING if self.exiting or self.hurry else protocol.IDLE)
+        found = stage()
+        if found is not None:
+            raise Refused(found)
+
+    def _slept(self, seconds: float) -> bool:
+        return self.wait(lambda: False, seconds)
+
     def _await(self, window: Window) -> None:
         self.wait(lambda: self.phase not in (ARMED, WARM), window.timeout_s)
         with self.lock:
@@ -175,11 +193,15 @@ class Taker:
                 self.discard()
         if window.lost:
             raise Refused(window.lost, window.detail)
+        if not window.by_steps:
+            self.activity.begins()
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
-        self._watch(left / 1e9)
+        self._watch(window, left / 1e9)
         if self.phase == OPEN and not self._interrupted(window):
             window.lost = protocol.GIVEN_UP
             self.steps.at = self.steps.count + 1  # the next step closes it
+        if not window.by_steps:
+            window.active_ns = self.activity.ends()
 
     def _interrupted(self, window: Window) -> bool:
         """Have an open window cut wherever its process is; False where that could not be in time."""
@@ -192,14 +214,21 @@ class Taker:
                 return True
         return False
 
-    def _watch(self, seconds: float) -> None:
-        """Wait for the cut, or until an open window is to be cut: after ``seconds``, or where it has written enough."""
+    def _watch(self, window: Window, seconds: float) -> None:
+        """Wait for the cut, or until an open window is to be cut: after ``seconds``, or where it has written enough.
+
+        One in which the job begins to load or to save is given up.
+        """
         end = time.monotonic() + seconds
         while self.phase == OPEN and not self.path.full():
             left = end - time.monotonic()
             if left <= 0 or self.exiting:
                 return
-            self.wait(lambda: self.phase != OPEN, min(left, WATCH_S) if self.path.apart else left)
+            found = stage()
+            if found is not None:
+                window.lost = found
+                return
+            self.wait(lambda: self.phase != OPEN, min(left, STAGE_S))
 
     def open_here(self) -> None:
         """Open a window that is armed, on this thread; for a window by time where only a thread itself can."""
