@@ -53,6 +53,10 @@ lint: $(READY) ## ruff, mypy, import-linter, generated code up to date
 	$(BIN)/lint-imports
 	$(BIN)/python proto/generate.py --check
 
+.PHONY: audit
+audit: ## ask whether a pinned version has a known vulnerability
+	$(PYTHON) .ci/audit.py
+
 .PHONY: format
 format: $(READY) ## format the code
 	$(BIN)/ruff check --fix .
