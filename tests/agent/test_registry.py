@@ -77,7 +77,7 @@ def test_a_process_is_who_the_kernel_says_it_is(agents, job):
     (listed,) = agent.status()["process_list"]
     budget = listed.pop("budget")
 
-    assert (budget["spent_share"], budget["window_cost_ns"], budget["reason"]) == (0, None, "schedule")
+    assert (budget["spent_share"], budget["window_cost_ns"], budget["reason"]) == (0, None, "cold_start")
     assert listed == {
         "pid": os.getpid(), "user": psutil.Process().username(), "model": "llama", "rank": 3, "close_path": None
     }  # fmt: skip

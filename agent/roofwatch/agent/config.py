@@ -119,6 +119,10 @@ class Config:
     job_map: str = _setting(
         "", str, "folder in which a batch system's prolog writes who each job is; none by default", metavar="DIR"
     )
+    pod_map: str = _setting(
+        "/var/log/pods", str, "kubelet's folder with a folder a pod (NAMESPACE_NAME_UID): names of pods",
+        metavar="DIR",
+    )  # fmt: skip
     labels: Mapping[str, str] = _setting(
         dict, _labels, "labels of this node, such as cluster and rack", metavar="K=V,…"
     )
@@ -137,7 +141,7 @@ HOT = frozenset(
         "interval", "budget", "hard_stop", "steps", "duration_ms", "max_events", "npu_metrics", "max_processes",
         "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "keep_traces_mb",
         "keep_traces_hours", "tls_ca", "tls_cert", "tls_key",
-        "token_file", "job_map", "log_format", "log_level",
+        "token_file", "job_map", "pod_map", "log_format", "log_level",
     }
 )  # fmt: skip
 

@@ -61,7 +61,7 @@ class Agent:
             self._intake,
             counters,
             log,
-            Rules(config.system, config.max_processes, self._version, config.job_map),
+            Rules(config.system, config.max_processes, self._version, config.job_map, config.pod_map),
             self._status,
         )
         self._credentials: Credentials | None = None
@@ -159,7 +159,7 @@ class Agent:
             self._credentials.trust(config.trust())
         self._intake.configure(config)
         self._spool.limit(config.spool_mb * MIB, config.spool_hours * 3600)
-        self._registry.limit(config.max_processes, config.job_map)
+        self._registry.limit(config.max_processes, config.job_map, config.pod_map)
         self._log.form, self._log.level = config.log_format, config.log_level
         self._config = config
         taken, cold = ([name for name in changed if (name in HOT) is hot] for hot in (True, False))

@@ -12,10 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from roofwatch.agent import identity, job_map, messages
+from roofwatch.agent import identity, messages
 from roofwatch.agent.connection import Connection
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.log import Log
+from roofwatch.agent.place import Places
 from roofwatch.hook import protocol
 from roofwatch.model.record import Node, Process
 
@@ -70,6 +71,7 @@ class Rules:
     most: int
     version: str
     job_map: str = ""  # folder of what a batch system says of its jobs
+    pod_map: str = ""  # kubelet's folder of pods
 
 
 class Registry:
@@ -91,7 +93,8 @@ class Registry:
         self._counters = counters
         self._log = log
         self._system = rules.system
-        self.limit(rules.most, rules.job_map)
+        self._places = Places()
+        self.limit(rules.most, rules.job_map, rules.pod_map)
         self._users = identity.Users()
         self._peers: dict[Connection, Member | None] = {}
         self._by_uid: Counter[int] = Counter()
@@ -102,10 +105,10 @@ class Registry:
         self._status = status
         self._version = rules.version
 
-    def limit(self, most: int, job_map: str) -> None:
-        """How many may be connected, and where jobs are told; who is connected stays."""
+    def limit(self, most: int, job_map: str, pod_map: str) -> None:
+        """How many may be connected, and where jobs and pods are told; who is connected stays."""
         self._most = min(most, _descriptors() // DESCRIPTORS_A_PEER)
-        self._job_map = job_map
+        self._places.use(job_map, pod_map)
 
     def start(self, listening: socket.socket) -> None:
         """Accept from now on."""
@@ -235,19 +238,20 @@ class Registry:
 
     def _process(self, connection: Connection, hello: messages.Hello) -> Process:
         pid, user = connection.pid or hello.pid or 0, self._users.name(connection.uid)
+        job, container, labels = self._places.of(connection.pid, hello, user)
         return Process(
             node=self._node,
             pid=pid,
             start_unix_ns=identity.start_unix_ns(connection.pid, self._boot_s),
             user=user,
-            job=hello.job,
-            container=hello.container,
+            job=job,
+            container=container,
             rank=hello.rank,
             local_rank=hello.local_rank,
             world_size=hello.world_size,
             model=hello.model,
             versions=hello.versions,
-            labels={**hello.labels, **job_map.labels(self._job_map, hello.job, user)},
+            labels=labels,
         )
 
     def on_closed(self, connection: Connection, why: str) -> None:
