@@ -1,0 +1,180 @@
+"""Windows on request, across two nodes and through a real store: what becomes of each, and the traces that are kept."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import old_peers
+import pytest
+from capture_site import Site, wait_for
+
+NODES = ("node-a", "node-b")
+
+
+@pytest.fixture(scope="module")
+def job(site: Site) -> str:
+    """A job with a rank on each of two nodes, whose agents take no window by themselves; its name."""
+    for node in NODES:
+        site.agent(node, "--interval", "3600")
+    return site.ranks(*NODES)
+
+
+@pytest.fixture(scope="module")
+def lone(site: Site, job: str) -> Iterator[str]:
+    """A process that belongs to no job, beside a rank of it."""
+    del job
+    site.alone("node-a", "lone")
+    yield "lone"
+    site.halt("lone", on=False)
+
+
+def test_all_ranks_take_the_same_step_and_keep_their_traces(site: Site, job: str, tmp_path: Path) -> None:
+    """From nothing known to three whole steps at one step; the store has the windows, the agents the traces."""
+    answer = site.json("capture", "--job", job, "--all-ranks", "--keep-trace", "--timeout", "40s")
+    assert answer["coverage"] == {"agents": 2, "silent": [], "passed_over": 0, "world_size": 2}
+    rows = answer["rows"]
+    assert [(row["rank"], row["node"], row["outcome"], row["steps"]) for row in rows] == [
+        (0, "node-a", "taken", 3), (1, "node-b", "taken", 3),
+    ]  # fmt: skip
+    again = site.json("capture", "--job", job, "--all-ranks", "--steps", "5")["rows"]
+    assert [(row["outcome"], row["steps"], row["trace_kept"]) for row in again] == [("taken", 5, False)] * 2
+    assert len({row["first_step"] for row in again}) == 1
+
+    def stored() -> dict[str, dict]:
+        return {row["uid"]: row for row in site.json("windows", "--job", job, "--limit", "0")["rows"]}
+
+    wanted = {row["window"] for row in (*rows, *again)}
+    wait_for(lambda: wanted <= set(stored()), "the windows are stored")
+    for row in (*rows, *again):
+        window = stored()[row["window"]]
+        assert (window["trigger"], window["node"], window["steps"]) == ("requested", row["node"], row["steps"])
+        assert (window["first_step"], window["duration_ns"]) == (row["first_step"], row["duration_ns"])
+    _fetched(site, rows, tmp_path)
+
+
+def _fetched(site: Site, rows: list[dict], tmp_path: Path) -> None:
+    """Both traces are listed; one is fetched whole, for its owner only, and is what Perfetto opens."""
+    listed = {row["window"]: row for row in site.json("trace", "list")["rows"]}
+    assert set(listed) == {row["window"] for row in rows}
+    first = listed[rows[0]["window"]]
+    assert (first["node"], first["pid"], first["rank"], first["format"]) == ("node-a", rows[0]["pid"], 0, "kineto-json")
+    out = tmp_path / "t.json.gz"
+    done = site.call("trace", "get", first["window"][:10], "-o", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "ui.perfetto.dev" in done.stdout
+    assert (out.stat().st_size, stat.S_IMODE(out.stat().st_mode)) == (first["bytes"], 0o600)
+    trace = json.loads(gzip.decompress(out.read_bytes()))
+    ops = {event["name"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op"}
+    assert {"aten::linear", "aten::addmm"} & ops
+    assert list(tmp_path.iterdir()) == [out]
+    kept = list((site.folder / "node-a" / "state" / "traces").iterdir())
+    assert {(path.suffix, stat.S_IMODE(path.stat().st_mode)) for path in kept} == {(".gz", 0o600), (".json", 0o600)}
+    opened = site.call("trace", "open", first["window"][:10])
+    assert f"roofwatch trace get {first['window'][:8]}" in opened.stdout
+
+
+def test_one_rank_is_the_default_and_what_is_not_there_is_told(site: Site, job: str) -> None:
+    """The lowest rank; a rank by its number; a job, node or trace that nobody has; two ways to choose."""
+    answer = site.json("capture", "--job", job, "--steps", "1")
+    assert [(row["rank"], row["outcome"]) for row in answer["rows"]] == [(0, "taken")]
+    assert answer["coverage"]["passed_over"] == 1
+    answer = site.json("capture", "--job", job, "--rank", "1", "--steps", "1")
+    assert [(row["rank"], row["node"]) for row in answer["rows"]] == [(1, "node-b")]
+    for words, code, told in (
+        (("capture", "--job", "none"), 4, "no process of job none is registered with the 2 agents"),
+        (("capture", "--node", "none"), 4, "no agent of node 'none' is connected"),
+        (("capture",), 2, "which? Name a --job"),
+        (("capture", "--job", job, "--rank", "0", "--all-ranks"), 2, "give one of them"),
+        (("trace", "get", "0123456789"), 1, "no agent keeps a trace of window 0123456789"),
+        (("trace", "get", "nonsense"), 2, "is no window"),
+    ):
+        done = site.call(*words)
+        assert (done.returncode, told in done.stderr) == (code, True), done.stderr
+
+
+def test_what_cannot_be_taken_is_told(site: Site, lone: str) -> None:
+    """A process that does not step any more does not answer in time; then its window is still owed; then it comes."""
+    site.halt(lone)
+    time.sleep(0.2)
+    row = site.json("capture", "--model", lone, "--timeout", "1s", code=1)["rows"][0]
+    assert (row["outcome"], row["reason"]) == ("timed_out", "no_answer")
+    row = site.json("capture", "--model", lone, "--timeout", "1s", code=1)["rows"][0]
+    assert (row["outcome"], row["reason"]) == ("timed_out", "busy")
+    site.halt(lone, on=False)
+    row = site.json("capture", "--model", lone)["rows"][0]
+    assert (row["outcome"], row["steps"], row["rank"]) == ("taken", 3, None)
+    drawn = site.call("capture", "--model", lone, "--steps", "1")
+    assert "taken" in drawn.stdout
+    assert max(map(len, drawn.stdout.splitlines())) <= 80
+
+
+def test_over_the_hard_stop_it_is_refused_and_an_agent_may_keep_nothing(site: Site, job: str) -> None:
+    """An agent of its own: the first windows are paid, the next would be too dear; no trace is kept."""
+    del job
+    site.agent("node-c", "--interval", "3600", "--budget", "0.001", "--hard-stop", "0.001", "--keep-traces-mb", "0")
+    site.alone("node-c", "poor")
+    rows = [site.json("capture", "--model", "poor", "--keep-trace", "--steps", "1")["rows"][0]]
+    assert (rows[0]["outcome"], rows[0]["trace_kept"]) == ("taken", False)
+    assert rows[0]["trace_reason"] == "this agent keeps no traces"
+    for _ in range(8):
+        done = site.call("capture", "--model", "poor", "--steps", "200")
+        if done.returncode:
+            break
+    assert done.returncode == 1, done.stdout
+    assert "over_budget" in done.stdout
+    assert "as much as its hard stop allows" in done.stderr
+
+
+def test_an_agent_killed_meanwhile_is_told(site: Site, lone: str) -> None:
+    """It had asked; the one that comes after it knows nothing of the request, and keeps the traces."""
+    kept = {row["window"] for row in site.json("trace", "list")["rows"]}
+    assert kept
+    site.halt(lone)
+    time.sleep(0.2)
+    asking = (sys.executable, "-m", "roofwatch.cli.main", "capture", "--model", lone, "--timeout", "60s")
+    env = {**site.env, "ROOFWATCH_STORE": site.address}
+    agent = site.started[1]
+    before = site.said(agent).count("event=capture")
+    with subprocess.Popen([*asking, "--format", "json"], env=env, stdout=subprocess.PIPE, text=True) as capture:
+        wait_for(lambda: site.said(agent).count("event=capture") > before, "asked", 20)
+        time.sleep(0.5)
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        site.agent("node-a", "--interval", "3600")
+        told = json.loads(capture.communicate(timeout=30)[0])
+    assert capture.returncode == 1
+    assert [(row["outcome"], row["reason"]) for row in told["rows"]] == [("timed_out", "agent_gone")]
+    assert {row["window"] for row in site.json("trace", "list")["rows"]} == kept
+
+
+def test_peers_that_are_too_old_are_named(site: Site, job: str) -> None:
+    """An old agent is told beside what was taken; an old store in a sentence."""
+    with old_peers.agent(site.address, "node-old", old_peers.unknown):
+        done = site.call("capture", "--job", job, "--rank", "1", "--steps", "1")
+        assert done.returncode == 0, done.stderr
+        assert "node-old: its agent is too old to be asked, upgrade it." in done.stderr
+        assert site.json("trace", "list")["coverage"]["silent"] == [{"node": "node-old", "reason": "too_old"}]
+    with old_peers.store() as address:
+        for words in (("capture", "--job", job), ("trace", "list"), ("trace", "get", "01234567")):
+            done = site.call(*words, "--store", address)
+            assert done.returncode == 3, done.stderr
+            assert (
+                done.stderr
+                == f"roofwatch: the store at {address} is too old to ask agents for windows and traces: upgrade it.\n"
+            )
+
+
+def test_a_trace_that_comes_damaged_leaves_no_file(site: Site, tmp_path: Path) -> None:
+    """An agent gives other bytes than it told the hash of."""
+    with old_peers.agent(site.address, "node-liar", old_peers.liar):
+        done = site.call("trace", "get", old_peers.WINDOW.hex(), "-o", str(tmp_path / "t.json.gz"))
+    assert (done.returncode, "came damaged" in done.stderr) == (1, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
