@@ -1,4 +1,4 @@
-"""Who this process is: what the ``hello`` says. Of the environment it reads rank and job variables, nothing else."""
+"""Who this process is: what the ``hello`` says. Of the environment it reads rank, job and place, nothing else."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import platform
 import re
 import sys
 from typing import Any, Dict, List, Mapping, Optional
+from urllib.parse import unquote
 
 from . import npu_devices
 from .log import failure
@@ -16,6 +17,19 @@ VERSION = "0.1.0"
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+# Labels under OpenTelemetry's names, as a pod's downward API and OpenTelemetry's own variables tell them. No others.
+_PLACES = (
+    ("POD_NAME", "k8s.pod.name"),
+    ("POD_NAMESPACE", "k8s.namespace.name"),
+    ("POD_UID", "k8s.pod.uid"),
+    ("CONTAINER_NAME", "k8s.container.name"),
+    ("OTEL_SERVICE_NAME", "service.name"),
+)
+_ATTRIBUTES = frozenset(  # of OTEL_RESOURCE_ATTRIBUTES
+    [name for _, name in _PLACES]
+    + ["service.namespace", "service.version", "service.instance.id", "deployment.environment.name"]
+    + ["k8s.cluster.name", "k8s.job.name", "k8s.statefulset.name", "k8s.deployment.name"]
+)
 _CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
 
@@ -82,12 +96,20 @@ def container() -> Optional[str]:
 
 
 def labels_of(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The labels that ``roofwatch run`` passes on."""
+    """The labels that ``roofwatch run`` passes on, and where the process runs as its environment tells it."""
     try:
         labels = json.loads(environ.get("ROOFWATCH_LABELS") or "{}")
     except ValueError:
-        return {}
-    return {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+        labels = {}
+    named = {str(k): str(v) for k, v in labels.items()} if isinstance(labels, dict) else {}
+    return dict(_place(environ), **named)
+
+
+def _place(environ: Mapping[str, str]) -> Dict[str, str]:
+    pairs = [part.partition("=") for part in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")]
+    found = {key.strip(): unquote(value.strip()) for key, _, value in pairs if key.strip() in _ATTRIBUTES}
+    found.update((name, environ[variable]) for variable, name in _PLACES if environ.get(variable))
+    return {name: value for name, value in found.items() if value}
 
 
 def _number(names: Any) -> Optional[int]:
