@@ -91,6 +91,51 @@ def test_windows() -> None:
     )
 
 
+BUDGET: dict[str, Any] = {
+    "interval_reason": "budget", "budget_share": 0.005, "hard_stop_share": 0.01, "spent_share": 0.0049,
+    "balance_ns": -200_000_000, "charged_ns": 21_300_000, "charge_measured": False, "interval_ns": 90 * S,
+    "event_cap": 12_000,
+}  # fmt: skip
+
+
+def test_budget_of_processes_and_windows() -> None:
+    """In wider terminals and with ``wide``; 0 and unknown are told apart; a process without windows is there too.
+
+    A store or agent of an earlier version tells nothing of it.
+    """
+    place = {"user": "ada", "job": "slurm:7.0", "container": "0123456789abcdef" * 4, "pod": "train-0",
+             "namespace": "ml", "labels": {"process.vpid": "12"}}  # fmt: skip
+    paid = {**PROCESS, **BUDGET, **place, "skipped": {"busy": 1, "own_profiler": 3}, "told_unix_ns": NOW}
+    waiting = {
+        **paid, "pid": 12, "windows": 0, "last_window_unix_ns": None, "device": None, "devices": None, "steps": None,
+        "busy_share": None, "mfu": None, "lost_share": None, "spent_share": 0.0, "interval_reason": "cold_start",
+        "skipped": {}, "balance_ns": 0, "pod": None, "namespace": None, "container": None, "labels": {},
+    }  # fmt: skip
+    head, *lines = listing.processes({"rows": [paid, waiting, PROCESS]}, 80, NOW, wide=True).splitlines()
+    names = " ".join(head.split("cost")[1].split())
+    assert names == "spent every why budget balance cap user own pid job pod container not taken"
+    tails = [" ".join(line.split()) for line in lines]
+    assert tails[0].partition("0.12 % ")[2] == (
+        "0.49 % 1.50 min budget 0.50 % -200 ms 12,000 ada 12 slurm:7.0 ml/train-0 0123456789ab own_profiler 3, busy 1"
+    )
+    assert tails[1] == (
+        "gpu-07 12 llama-7b 3/8 – 0 s 0 – – – – 0 % 1.50 min cold_start 0.50 % 0 s 12,000 ada – slurm:7.0 – – 0"
+    )
+    assert tails[2].endswith("0.12 % – – – – – – ada – – – – –")
+    shown = listing.processes({"rows": [paid, PROCESS]}, 120, NOW).splitlines()
+    assert [line.split()[-4:] for line in shown[1:]] == [["%", "1.50", "min", "budget"], ["%", "–", "–", "–"]]
+    window = {**WINDOW, **BUDGET}
+    rows = [window, {**window, "charge_measured": True, "balance_ns": 5_000_000, "charged_ns": -3}, WINDOW]
+    head, *lines = listing.windows({"rows": rows}, 80, NOW, wide=True).splitlines()
+    assert head.split()[-9:] == ["close", "spent", "every", "why", "charged", "budget", "balance", "cap", "window"]
+    tails = [" ".join(line.split()).partition("native ")[2] for line in lines]
+    assert tails == [
+        f"0.49 % 1.50 min budget about 21.3 ms 0.50 % -200 ms 12,000 {'0' * 32}",
+        f"0.49 % 1.50 min budget ≈ 0 0.50 % 5.00 ms 12,000 {'0' * 32}",
+        f"– – – – – – – {'0' * 32}",
+    ]
+
+
 def test_an_mfu_that_is_a_lower_bound_says_so() -> None:
     """Known for 96 % of the kernels it is as good as exact, for 94 % at least that; at least 0.1 % is none."""
     for draw, row in ((listing.nodes, NODE), (listing.processes, PROCESS), (listing.windows, WINDOW)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from roofwatch.cli.render import moments, text
+from roofwatch.cli.render import moments, standing, text
 from roofwatch.cli.render.table import Column, table
 
 Row = Mapping[str, Any]
@@ -34,6 +34,9 @@ PROCESSES = (
     Column("busy", right=True),
     Column("MFU", right=True, drop=3),
     Column("cost", right=True),
+    standing.SPENT,
+    standing.EVERY,
+    standing.WHY,
 )
 WINDOWS = (
     Column("start"),
@@ -49,7 +52,11 @@ WINDOWS = (
     Column("judged", right=True),
     Column("lost", right=True),
     Column("close", drop=1),
+    standing.SPENT,
+    standing.EVERY,
+    standing.WHY,
 )
+WIDE = 1 << 20  # columns: nothing is cut
 
 
 def nodes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
@@ -57,16 +64,29 @@ def nodes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
     return _lines(NODES, answer["rows"], _node, room, now_ns)
 
 
-def processes(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
-    """One line a process, the last seen first; ``cost`` is the share of its time that windows took."""
-    return _lines(PROCESSES, answer["rows"], _process, room, now_ns)
+def processes(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool = False) -> str:
+    """One line a process, the last seen first; ``cost`` is the share of its time that windows took.
+
+    ``wide``: with place, budget and what was not taken, in lines as long as they are.
+    """
+    if not wide:
+        return _lines(PROCESSES, answer["rows"], _process, room, now_ns)
+    columns = (*PROCESSES, *standing.BUDGET, *standing.PROCESS_PLACE, *standing.SKIPPED)
+    return _lines(columns, answer["rows"], _wide_process, WIDE, now_ns)
 
 
-def windows(answer: Mapping[str, Any], room: int, now_ns: int) -> str:
-    """One line a window, the latest first; ``lost`` is the time that it cost the job."""
+def windows(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool = False) -> str:
+    """One line a window, the latest first; ``lost`` is the time that it cost the job.
+
+    ``wide``: with what it was charged, the budget, and its name, in lines as long as they are.
+    """
     starts = moments.shown([row["start_unix_ns"] for row in answer["rows"]], now_ns)
-    cells = [[start, *_window(row)] for start, row in zip(starts, answer["rows"], strict=True)]
-    return "\n".join(table(WINDOWS, cells, room)) + "\n" if cells else ""
+    columns = (*WINDOWS, *standing.WINDOW_CHARGE, *standing.BUDGET, *standing.WINDOW_NAME) if wide else WINDOWS
+    cells = [
+        [start, *_window(row), *([*standing.charged(row), *standing.budget(row), row["uid"]] if wide else [])]
+        for start, row in zip(starts, answer["rows"], strict=True)
+    ]
+    return "\n".join(table(columns, cells, WIDE if wide else room)) + "\n" if cells else ""
 
 
 def _lines(columns: Sequence[Column], rows: Sequence[Row], cells: Cells, room: int, now_ns: int) -> str:
@@ -89,7 +109,12 @@ def _node(row: Row, now_ns: int) -> list[str]:
     ]
 
 
+def _wide_process(row: Row, now_ns: int) -> list[str]:
+    return [*_process(row, now_ns), *standing.budget(row), *standing.place(row), *standing.skipped(row)]
+
+
 def _process(row: Row, now_ns: int) -> list[str]:
+    seen_ns = row["last_window_unix_ns"] or row.get("told_unix_ns")
     rank = text.UNKNOWN if row["rank"] is None else f"{row['rank']}/{row['world_size'] or '?'}"
     return [
         text.clean(row["node"]),
@@ -97,12 +122,13 @@ def _process(row: Row, now_ns: int) -> list[str]:
         text.clean(row["model"] or text.UNKNOWN),
         rank,
         _devices(row),
-        ago(row["last_window_unix_ns"], now_ns),
+        text.UNKNOWN if seen_ns is None else ago(seen_ns, now_ns),
         text.count(row["windows"]),
         text.count(row["steps"]),
         text.percent(row["busy_share"]),
         text.mfu(row["mfu"], row["mfu_known_share"]),
         f"{text.NEARLY} 0 %" if row["lost_share"] is not None and _noise(row) else text.lost_share(row["lost_share"]),
+        *standing.spent(row),
     ]
 
 
@@ -120,6 +146,7 @@ def _window(row: Row) -> list[str]:
         text.percent(row["classified_share"]),
         f"{text.NEARLY} 0" if _noise(row) else text.lost_time(row["lost_ns"]),
         row["close_path"] or text.UNKNOWN,
+        *standing.spent(row),
     ]
 
 
@@ -131,6 +158,8 @@ def _noise(row: Row) -> bool:
 
 def _devices(row: Row) -> str:
     """How many of what: "8 × NVIDIA H100", "? ×" where nobody knows; one that its trace does not name is told so."""
+    if row["device"] is None and not row["devices"]:
+        return text.UNKNOWN  # it took no window that would tell
     names = [name or "unnamed device" for name in (row["device"] or "").split(", ")]
     many = "?" if row["devices"] is None else text.count(row["devices"])
     return f"{many} × {text.clean(', '.join(names))}"
