@@ -11,6 +11,7 @@ import time
 import pytest
 
 from roofwatch.agent import counters, spool
+from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 
@@ -207,4 +208,36 @@ def test_a_full_disk_loses_the_window_counted_and_nothing_else(tmp_path):
 
     assert [e.id.sequence for e in stored(kept)] == [1, 3]  # number 2 is never used again
     assert kept.segments == 2
+    kept.close()
+
+
+def test_what_was_given_up_is_told_by_the_next_segment_whatever_happens(tmp_path):
+    """Two windows are pushed out and three too old, then the agent is killed: the next one tells five, once."""
+    kept, _ = opened(tmp_path, most_bytes=2500)
+    for _ in range(3):
+        kept.append(seal_of(1000, windows=2))  # the third pushes out the first
+    kept._db.execute("UPDATE segment SET created_unix_ns = 0, windows = 3 WHERE sequence = 2")
+    kept.expire()
+    kept.close()  # its counters are gone, as with SIGKILL
+
+    kept, count = opened(tmp_path, most_bytes=2500)
+    assert count.take_unreported() == {counters.SPOOL_BYTES: 2, counters.SPOOL_AGE: 3}
+    assert dict(count.drops) == {}  # of this agent's own
+    kept.append(seal_of(), told=[counters.SPOOL_BYTES, counters.SPOOL_AGE])
+    kept.close()
+    kept, count = opened(tmp_path)
+    assert count.take_unreported() == {}
+    kept.close()
+
+
+def test_drops_of_a_segment_that_is_given_up_are_told_by_another(tmp_path):
+    """A segment tells four drops and is refused by the store, another one tells one and is pushed out."""
+    kept, count = opened(tmp_path, most_bytes=1500)
+    for drops in ({"parse_crash": 4}, {"parse_time": 1}):
+        kept.append(lambda *number, told=drops: codec.seal(codec.segment([], told), *number), told=drops)
+    kept.reject(kept.after(0).row)
+    kept.append(seal_of(1380))  # room for nothing else
+    assert count.take_unreported() == {"parse_crash": 4, "parse_time": 1}
+    assert dict(count.drops) == {}  # no window was in either
+    assert [e.id.sequence for e in stored(kept)] == [3]
     kept.close()

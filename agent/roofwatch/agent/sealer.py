@@ -50,7 +50,7 @@ class Sealer:
             return
         windows, self._windows, self._bytes = self._windows, [], 0
         message = codec.segment(windows, drops, states)
-        if self._spool.append(lambda *number: codec.seal(message, *number), self._in_flight()):
+        if self._spool.append(lambda *number: codec.seal(message, *number), self._in_flight(), drops):
             self._counters.windows["sealed"] += len(windows)
             self._sealed()
         else:

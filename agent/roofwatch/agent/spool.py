@@ -6,7 +6,8 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from roofwatch.agent import counters
 from roofwatch.agent.listener import lock_file
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 SCHEMA = 1
@@ -31,6 +33,10 @@ CREATE TABLE segment (
   UNIQUE (boot, sequence)
 );
 """
+# Sealed windows that were given up and that no sealed segment tells yet: they are told even if the agent is killed now.
+# Not part of the version: an older agent leaves it alone.
+_UNTOLD = "CREATE TABLE IF NOT EXISTS untold (reason TEXT PRIMARY KEY, windows INTEGER NOT NULL) WITHOUT ROWID"
+_ADD = "INSERT INTO untold VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET windows = windows + excluded.windows"
 _INSERT = "INSERT INTO segment (boot, sequence, created_unix_ns, windows, size, envelope) VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -70,6 +76,7 @@ class Spool:
         self.boot = uuid.uuid4().hex
         self._sequence = 0
         self.segments, self.windows, self.bytes = self._totals()
+        count.unreported.update(dict(self._db.execute("SELECT reason, windows FROM untold").fetchall()))
 
     def limit(self, most_bytes: int, most_age_s: float) -> None:
         """Other bounds, from the next segment and the next upkeep on."""
@@ -79,10 +86,16 @@ class Spool:
         """A value made once and kept over restarts."""
         return self._kept(key, value)
 
-    def append(self, seal: Callable[[str, str, int], pb.SegmentEnvelope], in_flight: Collection[int] = ()) -> bool:
+    def append(
+        self,
+        seal: Callable[[str, str, int], pb.SegmentEnvelope],
+        in_flight: Collection[int] = (),
+        told: Collection[str] = (),
+    ) -> bool:
         """Seal a segment under the next number and keep it; older ones make room. False where it was dropped, counted.
 
-        ``seal`` takes agent, boot and sequence. A number whose write failed is not used again.
+        ``seal`` takes agent, boot and sequence; ``told`` are the reasons whose drops the segment tells. A number whose
+        write failed is not used again.
         """
         self._sequence += 1
         envelope = seal(self.agent, self.boot, self._sequence)
@@ -94,17 +107,14 @@ class Spool:
         try:
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
-                pushed_out = self._make_room(len(blob), in_flight)
-                self._db.execute(
-                    _INSERT,
-                    row,
-                )
+                self._db.executemany("DELETE FROM untold WHERE reason = ?", [(reason,) for reason in told])
+                pushed_out, untold = self._give_up(self._room_for(len(blob), in_flight), counters.SPOOL_BYTES)
+                self._db.execute(_INSERT, row)
         except sqlite3.Error:
             self._counters.drop(counters.SPOOL_ERROR, envelope.windows)
             self._recount()
             return False
-        if pushed_out:
-            self._counters.drop(counters.SPOOL_BYTES, pushed_out)
+        self._gave_up(counters.SPOOL_BYTES, pushed_out, untold)
         self.segments, self.windows, self.bytes = (
             self.segments + 1,
             self.windows + envelope.windows,
@@ -120,9 +130,16 @@ class Spool:
         return None if found is None else Spooled(*found)
 
     def delete(self, row: int) -> int:
-        """Forget a segment; the windows it held, 0 where it is gone already."""
+        """Forget a segment that is stored; the windows it held, 0 where it is gone already."""
         with self._db:
-            return self._remove([row])
+            return sum(windows for windows, _ in self._remove([row]))
+
+    def reject(self, row: int) -> None:
+        """Give a segment up that the store will never take, and count its windows."""
+        with self._db:
+            self._db.execute("BEGIN IMMEDIATE")
+            windows, untold = self._give_up([row], counters.STORE_REJECTED)
+        self._gave_up(counters.STORE_REJECTED, windows, untold)
 
     def expire(self, in_flight: Collection[int] = ()) -> int:
         """Drop what is too old, count it; the number of windows. Also folds the log back into the file."""
@@ -130,9 +147,8 @@ class Spool:
         with self._db:
             self._db.execute("BEGIN IMMEDIATE")
             found = self._db.execute("SELECT row FROM segment WHERE created_unix_ns < ?", (oldest,)).fetchall()
-            windows = self._remove([row for (row,) in found if row not in in_flight])
-        if windows:
-            self._counters.drop(counters.SPOOL_AGE, windows)
+            windows, untold = self._give_up([row for (row,) in found if row not in in_flight], counters.SPOOL_AGE)
+        self._gave_up(counters.SPOOL_AGE, windows, untold)
         if not self.segments:
             self._db.executescript("PRAGMA incremental_vacuum;")  # execute() steps once: one page
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -157,11 +173,12 @@ class Spool:
         with suppress(sqlite3.Error):
             self.segments, self.windows, self.bytes = self._totals()
 
-    def _make_room(self, size: int, in_flight: Collection[int]) -> int:
+    def _room_for(self, size: int, in_flight: Collection[int]) -> list[int]:
+        """Rows that have to go before so many bytes can come."""
         excess = self.bytes + size - self._most_bytes
+        rows: list[int] = []
         if excess <= 0:
-            return 0
-        rows = []
+            return rows
         for row, held in self._db.execute("SELECT row, size FROM segment ORDER BY row").fetchall():
             if row in in_flight:
                 continue  # the store may be committing it: it is neither lost nor kept yet
@@ -169,16 +186,35 @@ class Spool:
             excess -= held
             if excess <= 0:
                 break
-        return self._remove(rows)
+        return rows
 
-    def _remove(self, rows: list[int]) -> int:
-        removed = 0
+    def _give_up(self, rows: list[int], reason: str) -> tuple[int, Mapping[str, int]]:
+        """Within a transaction: remove them unsent, and note it; how many windows, and the drops they would tell."""
+        windows, untold = 0, Counter[str]()
+        for held, envelope in self._remove(rows):
+            windows += held
+            with suppress(codec.WireError):
+                untold.update(codec.unseal(pb.SegmentEnvelope.FromString(envelope)).agent_drops)
+        self._db.executemany(_ADD, list((untold + Counter({reason: windows})).items()))
+        return windows, untold
+
+    def _gave_up(self, reason: str, windows: int, untold: Mapping[str, int]) -> None:
+        """The transaction is over: count."""
+        if windows:
+            self._counters.drop(reason, windows)
+        self._counters.unreported.update(untold)
+
+    def _remove(self, rows: list[int]) -> list[tuple[int, bytes]]:
+        """Windows and envelope of those that were there."""
+        removed = []
         for row in rows:
-            found = self._db.execute("DELETE FROM segment WHERE row = ? RETURNING windows, size", (row,)).fetchone()
+            command = "DELETE FROM segment WHERE row = ? RETURNING windows, size, envelope"
+            found = self._db.execute(command, (row,)).fetchone()
             if found is None:
                 continue
-            removed += found[0]
-            self.segments, self.windows, self.bytes = self.segments - 1, self.windows - found[0], self.bytes - found[1]
+            windows, size, envelope = found
+            removed.append((windows, envelope))
+            self.segments, self.windows, self.bytes = self.segments - 1, self.windows - windows, self.bytes - size
         return removed
 
 
@@ -211,6 +247,7 @@ def _open(path: Path) -> sqlite3.Connection:
         database.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT}").fetchall()
         if version == 0:
             database.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
+        database.execute(_UNTOLD)
     except sqlite3.Error as error:
         raise SpoolError(
             f"cannot use the spool {path}: {error}; move it away, or choose another folder with --state"

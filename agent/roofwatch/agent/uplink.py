@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from roofwatch.agent.counters import STORE_REJECTED, Counters
+from roofwatch.agent.counters import Counters
 from roofwatch.agent.log import Log
 from roofwatch.agent.spool import Spool
 from roofwatch.agent.trusting import Credentials
@@ -235,10 +235,12 @@ class Uplink:
         if known is None or ack.status == pb.ACK_STATUS_UNSPECIFIED:
             raise _Lost(f"an ack for segment {ack.id.sequence} that was not sent, or without a status")
         row, windows = known
-        self._spool.delete(row)
+        if ack.status == pb.REJECTED:
+            self._spool.reject(row)
+        else:
+            self._spool.delete(row)
         self._counters.uplink["acks"] += 1
         if ack.status == pb.REJECTED:
-            self._counters.drop(STORE_REJECTED, windows)
             self._log.warning("segment_rejected", sequence=ack.id.sequence, windows=windows, reason=ack.reason)
         else:
             self._counters.windows["stored" if ack.status == pb.STORED else "duplicate"] += windows
