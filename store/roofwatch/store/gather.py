@@ -31,7 +31,7 @@ CHUNK = 64  # blocks in memory at once: what fits a processor's cache is read fa
 AT_ONCE = 100_000  # rows of sums that wait to be added up: 10 MB, without histograms
 NAMED = 400  # hours or days in one statement
 _DEVICE = FACT.index("device")
-_DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
+DEVICE_COLUMNS = (devices.c.id, devices.c.vendor, devices.c.model, devices.c.peaks_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _places(connection: Connection, where: Conditions, known: Devices) -> _Place
     """Positions that the conditions leave out have no device (-1)."""
     w, d = windows.c, window_devices.c
     query = (
-        select(w.id, d.position, weight(), w.steps, *_DEVICE_COLUMNS, w.process_id, w.start_unix_ns)
+        select(w.id, d.position, weight(), w.steps, *DEVICE_COLUMNS, w.process_id, w.start_unix_ns)
         .select_from(windows)
         .join(processes, processes.c.id == w.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -206,7 +206,7 @@ def from_pieces(
         return rows.from_pieces(connection, where, known, histograms=histograms, wanted=wanted)
     k, r = kernel_sums.c, rollups.c
     query = (
-        select(*_DEVICE_COLUMNS, r.process_id, r.bucket_unix_ns, *_blocks(histograms=histograms))
+        select(*DEVICE_COLUMNS, r.process_id, r.bucket_unix_ns, *_blocks(histograms=histograms))
         .select_from(rollups)
         .join(processes, processes.c.id == r.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
@@ -235,13 +235,21 @@ def from_groups(
     for grain, of in buckets.items():
         for low in range(0, len(of), NAMED):
             query = (
-                select(*_DEVICE_COLUMNS, k.process_id, k.bucket_unix_ns, *_blocks(histograms=histograms))
+                select(*DEVICE_COLUMNS, k.process_id, k.bucket_unix_ns, *_blocks(histograms=histograms))
                 .join(devices, devices.c.id == k.device_id)
                 .where(k.grain == grain, k.bucket_unix_ns.in_(of[low : low + NAMED]), k.process_id.in_(groups))
                 .where(*device_where)
             )
             parts.append(_summed(connection, query, known, wanted, histograms=histograms))
     return Sums.joined(parts).reduced()
+
+
+def from_rows(
+    rows: Sequence[Any], known: Devices, *, histograms: bool = False, wanted: Collection[int] | None = None
+) -> Sums:
+    """The same of rows that were read: a device's columns, group, beginning, number of kernels, sums, histograms."""
+    chunks = (rows[low : low + CHUNK] for low in range(0, len(rows), CHUNK))
+    return _added(_of_sums(some, known, wanted, histograms=histograms) for some in chunks)
 
 
 def _blocks(*, histograms: bool) -> tuple[Any, ...]:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Double, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Double, Select, cast, func, select
 
 from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
+from roofwatch.store.queries.fresh import summed
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import NAMES, plain_rows, plan
+from roofwatch.store.queries.plan import NAMES, plan
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums, whole
 from roofwatch.store.rollup_schema import GREATEST
@@ -43,15 +44,17 @@ def _by_grain(connection: Connection, f: Filter) -> dict[int, dict[str, Any]]:
     """The same of each kind of table."""
 
     def find() -> dict[int, dict[str, Any]]:
-        rows = plain_rows(plan(connection, f), f, window_sums)
-        query = select(rows.c.grain, *aggregates(rows, tuple(FIGURES))).group_by(rows.c.grain)
         found = {}
-        for grain, *values in connection.execute(query):
+        for grain, *values in summed(connection, plan(connection, f), f, window_sums, _figures_of):
             numbers = (None if value is None else int(value) for value in values)
             found[int(grain)] = dict(zip(FIGURES, numbers, strict=True))
         return found
 
     return once(connection, f, "figures", find)
+
+
+def _figures_of(rows: Any) -> Select[Any]:
+    return select(rows.c.grain, *aggregates(rows, tuple(FIGURES))).group_by(rows.c.grain)
 
 
 def coverage(connection: Connection, f: Filter) -> CoverageSum:
@@ -73,9 +76,12 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
 
 def dropped(connection: Connection, f: Filter) -> dict[str, int]:
     """What the readers of the windows left out, by reason."""
-    rows = plain_rows(plan(connection, f), f, drop_sums)
-    query = select(rows.c.reason, total(rows.c["count"])).group_by(rows.c.reason)
-    return {reason: int(count) for reason, count in connection.execute(query)}
+    found = summed(connection, plan(connection, f), f, drop_sums, _dropped_of)
+    return {reason: int(count) for reason, count in found}
+
+
+def _dropped_of(rows: Any) -> Select[Any]:
+    return select(rows.c.reason, total(rows.c["count"])).group_by(rows.c.reason)
 
 
 def summary(connection: Connection, f: Filter) -> dict[str, Any]:

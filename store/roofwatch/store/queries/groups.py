@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, and_, bindparam, case, or_, select
 
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import ROWS
+from roofwatch.store.gather import DEVICE_COLUMNS, ROWS
+from roofwatch.store.one_of import one_of
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import Plan, Which
-from roofwatch.store.queries.scope import IN_LIST
+from roofwatch.store.queries.scope import device_matches
 from roofwatch.store.rollup_groups import FLEET
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
-from roofwatch.store.schema import kernel_sums, nodes
+from roofwatch.store.schema import devices, kernel_sums, nodes
+
+_GIVEN = {HOUR_S: "hours", DAY_S: "days"}
+_NODES = select(nodes.c.id).where(nodes.c.host == bindparam("host")).limit(2)
+
+
+AT_ONCE = 64  # hours and days whose blocks are read in one statement, and kept for what the answer asks next
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +35,68 @@ class Grouped:
     buckets: Mapping[int, list[int]]
     rest: Plan
     of: Plan  # kept: it is found again by its identity
+    rows: Sequence[Any] | None = None  # what ``gather.from_rows`` takes, where the buckets are few
 
 
-def grouped(connection: Connection, f: Filter, chosen: Plan) -> Grouped | None:
-    """What a group holds of a plan, for a question that does not tell processes apart; None where nothing."""
+def grouped(connection: Connection, f: Filter, chosen: Plan, *, spread: bool = False) -> Grouped | None:
+    """What a group holds of a plan, for a question that does not tell processes apart; None where nothing.
+
+    ``spread``: histograms are asked for, now or later.
+    """
     if connection.dialect.name == ROWS or f.process or f.model or f.job or f.labels:
         return None
-    return once(connection, f, ("groups", id(chosen)), lambda: _grouped(connection, f, chosen))
+    return once(connection, f, ("groups", id(chosen), spread), lambda: _grouped(connection, f, chosen, spread=spread))
 
 
-def _grouped(connection: Connection, f: Filter, chosen: Plan) -> Grouped | None:
-    group = _group(connection, f)
+def _grouped(connection: Connection, f: Filter, chosen: Plan, *, spread: bool) -> Grouped | None:
+    asked = {grain: of for grain in (HOUR_S, DAY_S) if (of := list(_buckets(chosen, grain)))}
+    group = _group(connection, f, chosen) if asked else None
     if group is None:
         return None
-    found = {grain: _there(connection, grain, group, list(_buckets(chosen, grain))) for grain in (HOUR_S, DAY_S)}
-    if not any(found.values()):
-        return None
-    return Grouped(group, found, _rest(chosen, found), chosen)
+    rows = None
+    if sum(map(len, asked.values())) <= AT_ONCE:
+        shape = _Shape(tuple(asked), f.device, f.vendor, spread)
+        given = {_GIVEN[grain]: of for grain, of in asked.items()}
+        read = connection.execute(_statement(shape), {"group": group, **given}).all()
+        found = {grain: sorted({row.bucket_unix_ns for row in read if row.grain == grain}) for grain in (HOUR_S, DAY_S)}
+        rows = [row[1:] for row in read if row.sums is not None]
+    else:
+        found = {grain: _there(connection, grain, group, asked.get(grain, [])) for grain in (HOUR_S, DAY_S)}
+    return Grouped(group, found, _rest(chosen, found), chosen, rows) if any(found.values()) else None
 
 
-def _group(connection: Connection, f: Filter) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What makes a statement another one."""
+
+    grains: tuple[int, ...]
+    device: str | None
+    vendor: str | None
+    spread: bool
+
+
+@lru_cache(maxsize=256)
+def _statement(shape: _Shape) -> Select[Any]:
+    """Of all device models, since a sum of others is one, too; without blocks of those that are not asked for."""
+    k = kernel_sums.c
+    wanted = device_matches(Filter(device=shape.device, vendor=shape.vendor))
+    blocks = [k.sums, *([k.histograms] if shape.spread else [])]
+    told = [case((and_(*wanted), block)).label(block.name) for block in blocks] if wanted else blocks
+    times = or_(*(and_(k.grain == grain, one_of(k.bucket_unix_ns, _GIVEN[grain])) for grain in shape.grains))
+    return (
+        select(k.grain, *DEVICE_COLUMNS, k.process_id, k.bucket_unix_ns, k.rows, *told)
+        .join(devices, devices.c.id == k.device_id)
+        .where(times, k.process_id == bindparam("group"))
+    )
+
+
+def _group(connection: Connection, f: Filter, chosen: Plan) -> int | None:
     """A host that was started again is several nodes: then there is none."""
     if f.node is None:
         return FLEET
-    found = connection.scalars(select(nodes.c.id).where(nodes.c.host == f.node).limit(2)).all()
+    if chosen.processes is not None:
+        return next(iter(chosen.nodes)) if len(chosen.nodes) == 1 else None
+    found = connection.scalars(_NODES, {"host": f.node}).all()
     return found[0] if len(found) == 1 else None
 
 
@@ -61,11 +108,9 @@ def _buckets(chosen: Plan, grain: int) -> Iterator[int]:
 
 
 def _there(connection: Connection, grain: int, group: int, buckets: list[int]) -> list[int]:
-    k, found = kernel_sums.c, set[int]()
-    for low in range(0, len(buckets), IN_LIST):
-        some = k.bucket_unix_ns.in_(buckets[low : low + IN_LIST])
-        found.update(connection.scalars(select(k.bucket_unix_ns).where(k.grain == grain, some, k.process_id == group)))
-    return sorted(found)
+    k = kernel_sums.c
+    query = select(k.bucket_unix_ns).where(k.grain == grain, one_of(k.bucket_unix_ns, "some"), k.process_id == group)
+    return sorted(set(connection.scalars(query, {"some": buckets}))) if buckets else []
 
 
 def _rest(chosen: Plan, found: Mapping[int, list[int]]) -> Plan:

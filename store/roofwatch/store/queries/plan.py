@@ -13,11 +13,27 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, case, false, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    or_,
+    select,
+    union_all,
+)
 
 from roofwatch.store.filter import Filter
+from roofwatch.store.gather import ROWS
+from roofwatch.store.one_of import one_of
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.scope import began, device_matches, device_sets_of, owners, times
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
@@ -27,6 +43,7 @@ from roofwatch.store.schema import nodes, processes, rollups, window_sums, windo
 FEW = 64  # processes that are named in a statement…
 NAMED_MOST = 400  # …and hours or days
 NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
+_END_NS = 1 << 62  # after every window
 _RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
 _STRETCH_S: ContextVar[int] = ContextVar("stretch", default=0)
 
@@ -47,7 +64,8 @@ class Plan:
     spans: dict[int, list[tuple[int | None, int | None, Which]]] = field(default_factory=lambda: defaultdict(list))
     left_out: list[tuple[int, int]] = field(default_factory=list)
     stale: bool = False  # whether some pieces of the spans are, or are not meant
-    processes: tuple[int, ...] | None = None  # the filter's, where they are few
+    processes: tuple[int, ...] | None = None  # the filter's, where they are few…
+    nodes: frozenset[int] = frozenset()  # …and whose they are
 
     def add(self, grain: int, since: int | None, until: int | None, which: Which = Which.ALL) -> None:
         """One more span; called in ascending order, so that those that touch become one."""
@@ -152,8 +170,9 @@ def plan(connection: Connection, f: Filter, coarsest: int = DAY_S) -> Plan:
 
 def _plan(connection: Connection, f: Filter, coarsest: int, longest: int = DAY_S) -> Plan:
     """``longest``: of what is only kept in longer sums nothing is taken, as of what the filter cuts."""
-    found = Plan(processes=_few(connection, f))
-    days, hours = _buckets(connection, f, DAY_S), _buckets(connection, f, HOUR_S)
+    few, of_nodes = _owned(connection, f)
+    found = Plan(processes=few, nodes=of_nodes)
+    hours, days = _buckets(connection, f, few).values()
     for day, state in sorted(days.items()):
         inside = _inside(f, day, DAY_S) and longest >= DAY_S
         if inside and not state.stale and coarsest >= DAY_S:
@@ -192,30 +211,54 @@ def _hour(found: Plan, f: Filter, hour: int, state: _Bucket, *, whole: bool) -> 
         found.add(0, hour, end, Which.ALL if state.stale == state.pieces else Which.STALE)
 
 
-def _buckets(connection: Connection, f: Filter, grain: int) -> dict[int, _Bucket]:
-    """The hours or days in which the filter's owners have windows."""
+def _buckets(connection: Connection, f: Filter, of: tuple[int, ...] | None) -> dict[int, dict[int, _Bucket]]:
+    """The hours and days in which the filter's owners have windows, by grain; ``of`` are its processes, if few."""
+    since = max(0, f.since_unix_ns or 0)  # no window is older
+    if connection.dialect.name == ROWS:
+        of = None
+    if of is None and (wanted := owners(f)):
+        query = _counted().join(processes, processes.c.id == rollups.c.process_id)
+        query = query.join(nodes, nodes.c.id == processes.c.node_id).where(*wanted)
+    else:
+        query = _counted() if of is None else _counted_of_some()
+    first = {grain: bucket_of(since, grain) for grain in (HOUR_S, DAY_S)}
+    given = {"since": first[DAY_S], "until": _END_NS if f.until_unix_ns is None else min(f.until_unix_ns, _END_NS)}
+    rows = connection.execute(query, given if of is None else {**given, "processes": of}).all()
+    found: dict[int, dict[int, _Bucket]] = {HOUR_S: {}, DAY_S: {}}
+    for grain, bucket, count, stale, finer in rows:
+        if bucket >= first[grain]:
+            found[grain][bucket] = _Bucket(count, int(stale), int(finer))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _counted() -> Select[Any]:
     r = rollups.c
-    since = None if f.since_unix_ns is None else bucket_of(max(0, f.since_unix_ns), grain)  # no window is older
-    query = (
-        select(
-            r.bucket_unix_ns, func.count(), func.sum(case((r.stale, 1), else_=0)), func.sum(case((r.finer, 1), else_=0))
-        )
-        .join(processes, processes.c.id == r.process_id)
-        .join(nodes, nodes.c.id == processes.c.node_id)
-        .where(r.grain == grain, *times(r.bucket_unix_ns, since, f.until_unix_ns), *owners(f))
-        .group_by(r.bucket_unix_ns)
+    stale, finer = (func.sum(case((flag, 1), else_=0)) for flag in (r.stale, r.finer))
+    return (
+        select(r.grain, r.bucket_unix_ns, func.count(), stale, finer)
+        .where(r.grain.in_((HOUR_S, DAY_S)), r.bucket_unix_ns >= bindparam("since"))
+        .where(r.bucket_unix_ns < bindparam("until"))
+        .group_by(r.grain, r.bucket_unix_ns)
     )
-    return {bucket: _Bucket(count, int(stale), int(finer)) for bucket, count, stale, finer in connection.execute(query)}
 
 
-def _few(connection: Connection, f: Filter) -> tuple[int, ...] | None:
-    """The processes of a filter, if they are few: then their rows are found one by one."""
+@lru_cache(maxsize=1)
+def _counted_of_some() -> Select[Any]:
+    return _counted().where(one_of(rollups.c.process_id, "processes"))
+
+
+def _owned(connection: Connection, f: Filter) -> tuple[tuple[int, ...] | None, frozenset[int]]:
+    """The processes of a filter, if they are few, and their nodes: then their rows are found one by one."""
     wanted = owners(f)
     if not wanted:
-        return None
-    query = select(processes.c.id).join(nodes, nodes.c.id == processes.c.node_id).where(*wanted).limit(FEW + 1)
-    found = tuple(connection.scalars(query))
-    return found if len(found) <= FEW else None
+        return None, frozenset()
+    p = processes.c
+    query = select(p.id, p.node_id).join(nodes, nodes.c.id == p.node_id).where(*wanted).limit(FEW + 1)
+    found = connection.execute(query).all()
+    if len(found) > FEW:
+        return None, frozenset()
+    return tuple(process for process, _ in found), frozenset(node for _, node in found)
 
 
 def _inside(f: Filter, bucket: int, grain: int) -> bool:

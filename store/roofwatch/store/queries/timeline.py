@@ -12,8 +12,9 @@ from roofwatch.model.record import Cause
 from roofwatch.model.timeline import Startup, TimelineSum, row
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
+from roofwatch.store.queries.fresh import summed
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plain_rows, plan, rows_of
+from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.scope import conditions, device_matches, devices_of, windows_of
 from roofwatch.store.rollup_schema import TIMES
 from roofwatch.store.rollup_sources import cause_rows, causes_summed, device_rows, total
@@ -51,26 +52,29 @@ def timeline_by(by: str) -> Callable[[Connection, Filter, int], dict[str, Any]]:
 
 def sums(connection: Connection, f: Filter, by: Sequence[str], only: Sequence[int] | None = None) -> Groups:
     """The timelines of groups; ``only`` these windows, where it is not None. ``by`` are columns of ``_BY``."""
+    if not by and only is None:
+        return _laid(whole(connection, f), _causes_of_all(connection, f), 0)
     if "window_id" in by or only is not None:
         where = [*conditions(f), *device_matches(f), *(() if only is None else (windows.c.id.in_(only),))]
         times, causes = (source(where).add_columns(windows.c.id.label("window_id")).subquery()
                          for source in (device_rows, cause_rows))  # fmt: skip
     else:
         chosen = plan(connection, f)
-        rows = rows_of if by else plain_rows
-        times, causes = rows(chosen, f, device_sums), rows(chosen, f, cause_sums)
+        times, causes = rows_of(chosen, f, device_sums), rows_of(chosen, f, cause_sums)
+    causes_of = connection.execute(causes_summed(causes, [causes.c[name] for name in by]))
+    return _laid(_in_order(connection.execute(_busy(times, by)), len(by)), causes_of, len(by))
+
+
+def _laid(times: Iterable[Any], causes: Iterable[Any], keys: int) -> Groups:
+    """Rows of times and of causes as timelines, by their first columns."""
     found: Groups = defaultdict(TimelineSum)
-    plain = not by and only is None
-    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in (
-        whole(connection, f) if plain else _in_order(connection.execute(_busy(times, by)), len(by))
-    ):
+    for *group, span, est_span, busy, est_busy, copy, est_copy, comm, est_comm in times:
         figures = found[tuple(group)]
         figures.sampled.add(int(span), int(busy), int(copy), int(comm))
         figures.estimated.add(float(est_span), float(est_busy), float(est_copy), float(est_comm))
-    causes_of = connection.execute(causes_summed(causes, [causes.c[name] for name in by]))
-    for line in _in_order(causes_of, len(by) + 1):
-        cause, total_ns, est, count, longest, example, *own = line[len(by) :]
-        figures = found[tuple(line[: len(by)])]
+    for line in _in_order(causes, keys + 1):
+        cause, total_ns, est, count, longest, example, *own = line[keys:]
+        figures = found[tuple(line[:keys])]
         figures.cause(Cause(cause)).add(int(total_ns), float(est), int(count), int(longest), example, _startup(*own))
     return dict(found)
 
@@ -84,9 +88,24 @@ def whole(connection: Connection, f: Filter) -> Sequence[Any]:
     """Span, busy and exposed times of all devices, each sampled and estimated, as one row; no row without windows."""
 
     def find() -> Sequence[Any]:
-        return connection.execute(_busy(plain_rows(plan(connection, f), f, device_sums), ())).all()
+        return summed(connection, plan(connection, f), f, device_sums, _busy_of_all)
 
     return once(connection, f, "whole", find)
+
+
+def _busy_of_all(rows: Any) -> Any:
+    return _busy(rows, ())
+
+
+def _causes_of_all(connection: Connection, f: Filter) -> Sequence[Any]:
+    def find() -> Sequence[Any]:
+        return summed(connection, plan(connection, f), f, cause_sums, _by_cause)
+
+    return once(connection, f, "causes", find)
+
+
+def _by_cause(rows: Any) -> Any:
+    return causes_summed(rows, ())
 
 
 def _startup(total: int, est: float, count: int, longest: int, example: str | None) -> Startup | None:

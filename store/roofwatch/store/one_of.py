@@ -1,0 +1,54 @@
+"""That a number is one of many, given as one value: a statement is the same however many there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, ColumnElement, Dialect, Text, bindparam
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+
+class _Numbers(TypeDecorator[Sequence[int]]):
+    """An array, or as JSON."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """What the database is given."""
+        array: TypeEngine[Any] = postgresql.ARRAY(BigInteger)
+        return array if dialect.name == "postgresql" else dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """The value as that."""
+        return list(value) if dialect.name == "postgresql" else json.dumps(list(value))
+
+
+class _OneOf(FunctionElement[bool]):
+    """A column, and the numbers."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "one_of"
+
+
+@compiles(_OneOf, "postgresql")
+def _any(element: _OneOf, compiler: Any, **options: Any) -> str:
+    column, numbers = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} = ANY ({numbers})"
+
+
+@compiles(_OneOf, "sqlite")
+def _each(element: _OneOf, compiler: Any, **options: Any) -> str:
+    column, numbers = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each({numbers}))"  # noqa: S608 - a column and a mark
+
+
+def one_of(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """That a column is one of the numbers that a statement is given by this name; on SQLite and Postgres."""
+    return _OneOf(column, bindparam(name, type_=_Numbers()))
