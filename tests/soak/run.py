@@ -1,0 +1,292 @@
+"""Soak and chaos: a store on Postgres, two agents and twelve jobs that come and go, while everything goes wrong.
+
+    python tests/soak/run.py --minutes 20 --seed 1
+
+Everything gets SIGKILL and SIGSTOP, networks are cut and slow, disks fill up, clocks are stepped. At the end
+nothing may be lost, doubled or left over, and every job must have given what it gives without us. Prints a table; exits
+1 on any finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import chaos
+import isolate
+import leaks
+import ledger
+import slots
+from world import Site
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_S = 60.0  # of the time that was asked for: references, starting, coming to rest, accounts
+CHAOS_LEAST_S, STEADY_SHARE = 45.0, 0.4
+WARM_S = 20.0  # of a new process, before its memory counts
+DRAINED_WITHIN_S, IDLE_WITHIN_S = 120.0, 45.0
+# Threads and descriptors that come with the first work and stay: pools, connections.
+POOLS = {"store": (8, 8), "agent": (1, 3)}
+WINDOWS_LEAST = 0.3  # a second; fewer prove nothing
+
+
+def faketime() -> str:
+    """libfaketime, installed or fetched; "" where there is none."""
+    for folder in (Path("/usr/lib"), ROOT / "build" / "faketime" / "usr" / "lib"):
+        for found in sorted(folder.glob("*/faketime/libfaketimeMT.so.1")):
+            return str(found)
+    into = ROOT / "build" / "faketime"
+    into.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(["apt-get", "download", "libfaketime"], cwd=into, check=True, capture_output=True, timeout=60)
+        subprocess.run(["dpkg", "-x", *map(str, into.glob("*.deb")), "."], cwd=into, check=True, capture_output=True)
+    return next((str(p) for p in sorted(into.glob("usr/lib/*/faketime/libfaketimeMT.so.1"))), "")
+
+
+@dataclass
+class Samples:
+    """What daemons held over time: name → (pid, seconds, descriptors, threads, bytes)."""
+
+    begun: float = field(default_factory=time.monotonic)
+    taken: dict[str, list[tuple[int, float, int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, site: Site) -> None:
+        """Once."""
+        for name, part in site.parts.items():
+            with contextlib.suppress(OSError, leaks.psutil.Error):
+                if part.pid:
+                    held = leaks.Held.of(part.pid)
+                    row = (part.pid, time.monotonic() - self.begun, len(held.descriptors), held.threads, held.rss)
+                    self.taken[name].append(row)
+
+    def slopes(self) -> list[leaks.Slope]:
+        """Of the memory of each daemon's last process, once it was warm."""
+        found = []
+        for name, rows in self.taken.items():
+            last = [row for row in rows if row[0] == rows[-1][0]]
+            warm = [(row[1], row[4]) for row in last if row[1] - last[0][1] >= WARM_S]
+            found.append(leaks.slope(name, warm))
+        return [slope for slope in found if slope is not None]
+
+
+@dataclass
+class Soak:
+    """One run."""
+
+    site: Site
+    seconds: float
+    seed: int
+    findings: list[str] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    samples: Samples = field(default_factory=Samples)
+
+    def run(self) -> None:
+        """All of it, in order."""
+        site = self.site
+        begun = time.monotonic()
+        expected = slots.references(site.lengths, site.env("jobs"))
+        site.build()
+        site.slots.expected = expected
+        self.notes["jobs measured without us"] = f"{len(expected)}"
+        new = site.held()
+        length = max(CHAOS_LEAST_S, self.seconds - BUILD_S - (time.monotonic() - begun))
+        steady = length * (1 - STEADY_SHARE)
+        trouble = self._chaos(length, steady)
+        site.heal()
+        self._wait(lambda: not site.slots.running, slots.ENDS_WITHIN_S + 60, "jobs did not end")
+        self._wait(self._drained, DRAINED_WITHIN_S, "spools did not empty")
+        self._wait(lambda: not site.workers("a") + site.workers("b"), IDLE_WITHIN_S, "parse workers did not end")
+        self._at_rest(new)
+        self._stop()
+        self.findings += trouble.wrong + site.slots.wrong + [u for p in site.parts.values() for u in p.unmeant]
+        self._told(trouble, length)
+
+    def _chaos(self, length: float, steady: float) -> Any:
+        from trouble import Trouble  # noqa: PLC0415
+
+        events = chaos.plan(self.seed, length - 5, steady, every=2.0)
+        trouble = Trouble(self.site, events, time.monotonic())
+        sampled = 0.0
+        while (now := time.monotonic() - trouble.begun) < length:
+            self.site.look(jobs=True)
+            trouble.look()
+            for disk in self.site.disks.values():
+                if disk.full:
+                    disk.fill()
+            if now - sampled > 2.0:
+                sampled = now
+                self.samples.take(self.site)
+                for spool in self.site.spools.values():
+                    spool.harvest()
+            time.sleep(0.1)
+        return trouble
+
+    def _wait(self, ready: Callable[[], bool], within: float, what: str) -> None:
+        until, sampled = time.monotonic() + within, 0.0
+        while not ready():
+            self.site.look(jobs=False)
+            if time.monotonic() - sampled > 2.0:
+                sampled = time.monotonic()
+                self.samples.take(self.site)
+            if time.monotonic() > until:
+                self.findings.append(f"{what} within {within:.0f} s")
+                return
+            time.sleep(0.1)
+
+    def _drained(self) -> bool:
+        for spool in self.site.spools.values():
+            spool.harvest()
+        return all(segment.gone for spool in self.site.spools.values() for segment in spool.segments.values())
+
+    def _at_rest(self, new: dict[str, leaks.Held]) -> None:
+        """What daemons hold when nothing is to do, beside what they held when they were new."""
+        for name, held in self.site.held().items():
+            threads, descriptors = POOLS[name.split()[0]]
+            self.findings += leaks.grown(name, new[name], held, threads=threads, descriptors=descriptors)
+            self.notes[f"{name}, new → at rest"] = (
+                f"{len(new[name].descriptors)} → {len(held.descriptors)} descriptors, "
+                f"{new[name].threads} → {held.threads} threads"
+            )
+        for slope in self.samples.slopes():
+            self.notes[f"memory of {slope.name}"] = slope.told()
+            if slope.grows():
+                self.findings.append(f"memory is not flat: {slope.told()}")
+
+    def _stop(self) -> None:
+        """Everything in order; then the accounts, and what is left over."""
+        site = self.site
+        for name in ("agent a", "agent b"):
+            wrong = site.parts[name].terminate()
+            self.findings += [wrong] if wrong else []
+        for spool in site.spools.values():
+            spool.harvest(last=True)
+        wrong = site.parts["store"].terminate()
+        self.findings += [wrong] if wrong else []
+        held = site.stored()
+        self.findings += ledger.compare(site.spools.values(), held)
+        self._windows(held)
+        site.server.postgres.stop()
+        site.network.close()
+        self._left_over()
+
+    def _windows(self, held: ledger.Held) -> None:
+        for name, spool in site_spools(self.site):
+            sealed = [uid for segment in spool.segments.values() for uid in segment.uids]
+            there = held.segments.get(spool.agent, set())
+            stored = sum(len(s.uids) for key, s in spool.segments.items() if key in there)
+            drops = counted_text(held.drops.get(spool.agent, {}))
+            self.notes[f"windows of agent {name}"] = (
+                f"{len(sealed)} sealed in {len(spool.segments)} segments, {stored} stored, "
+                f"{len(sealed) - stored} given up; told drops: {drops}"
+            )
+            if len(sealed) < WINDOWS_LEAST * self.seconds / 2:
+                self.findings.append(f"agent {name} sealed {len(sealed)} windows only: this soak proves nothing")
+
+    def _left_over(self) -> None:
+        site = self.site
+        time.sleep(0.5)
+        left = leaks.processes()
+        left += leaks.files(site.folder / "tmp") + leaks.files(site.folder / "jobs", only=leaks.OURS)
+        left += leaks.files(site.folder / "home", allowed=(".cache",))
+        for name in ("a", "b"):
+            left += leaks.files(site.folder / name, allowed=("spool.db", "spool.lock"))
+            left += leaks.files(site.folder / f"run-{name}")
+        if site.isolated:
+            left += leaks.sockets() + leaks.segments()
+            left += [
+                one
+                for one in leaks.files(Path("/dev/shm"))  # noqa: S108
+                if "faketime" not in one and "/torch_" not in one
+            ]
+        self.findings += left
+
+    def _told(self, trouble: Any, length: float) -> None:
+        site = self.site
+        self.notes["chaos"] = f"{length:.0f} s, {sum(trouble.done.values())} events, seed {self.seed}"
+        self.notes["events"] = counted_text(trouble.done)
+        self.notes["events with nobody there"] = counted_text(trouble.skipped)
+        self.notes["jobs ended"] = counted_text(site.slots.ended)
+        starts = {name: part.started for name, part in site.parts.items()}
+        self.notes["started"] = counted_text({**starts, "postgres": site.server.started + 1})
+        self.notes["Postgres went down by itself"] = str(site.server.deaths)
+        if sum(site.slots.ended.values()) == 0:
+            self.findings.append("no job came to its end: this soak proves nothing")
+
+
+def counted_text(counts: Mapping[str, int]) -> str:
+    """For people."""
+    return ", ".join(f"{name} {number}" for name, number in sorted(counts.items())) or "none"
+
+
+def site_spools(site: Site) -> list[tuple[str, ledger.Spooled]]:
+    """By name of the agent."""
+    return sorted(site.spools.items())
+
+
+def main() -> int:
+    """Run, print, exit."""
+    parser = argparse.ArgumentParser(description="Soak and chaos.")
+    parser.add_argument("--minutes", type=float, default=20.0, help="in all (default 20)")
+    parser.add_argument("--seed", type=int, default=1, help="of what goes wrong, and of the jobs (default 1)")
+    parser.add_argument("--json", action="store_true", help="print one object instead of the table")
+    parser.add_argument("--keep", action="store_true", help="keep the folder with logs")
+    options = parser.parse_args()
+    os.environ.setdefault("ROOFWATCH_SOAK_FAKETIME", faketime())
+    isolated = isolate.enter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("soak: stopped"))  # the first of a namespace has no default
+    library = os.environ["ROOFWATCH_SOAK_FAKETIME"]
+    folder = Path(tempfile.mkdtemp(prefix="rwsoak-"))
+    folder.chmod(0o755)  # Postgres is another user
+    seconds = options.minutes * 60
+    lengths = slots.LENGTHS_S if seconds > 400 else slots.LENGTHS_S[:2]
+    site = Site(folder, isolated, library, random.Random(options.seed), lengths)
+    soak = Soak(site, seconds, options.seed)
+    begun = time.monotonic()
+    try:
+        soak.run()
+    finally:
+        site.close()
+        if options.keep:
+            print(f"logs are in {folder}", file=sys.stderr)
+        else:
+            site.remove()
+    skipped = ([] if isolated else ["disks were not filled, sockets not counted: that needs root and unshare"]) + (
+        [] if library else ["clocks were not stepped: libfaketime is not there"]
+    )
+    show(soak, skipped, time.monotonic() - begun, as_json=options.json)
+    return 1 if soak.findings else 0
+
+
+def show(soak: Soak, skipped: list[str], seconds: float, *, as_json: bool) -> None:
+    """The table, or one object."""
+    if as_json:
+        told = {"seconds": round(seconds, 1), "seed": soak.seed, "findings": soak.findings, "notes": soak.notes}
+        print(json.dumps({**told, "skipped": skipped}, indent=1))
+        return
+    width = max(map(len, soak.notes), default=0)
+    for name, value in soak.notes.items():
+        print(f"{name:{width}}  {value}")
+    for one in skipped:
+        print(f"skipped: {one}")
+    counted = Counter(soak.findings)
+    for finding, number in counted.items():
+        print(f"FINDING: {finding}" + (f" (×{number})" if number > 1 else ""))
+    print(f"{len(counted)} findings in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The soak's own accounts: they find what they are there to find, and nothing else."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # the soak's modules; the import mode leaves the path alone
+
+import chaos
+import leaks
+from ledger import Held, Sealed, Spooled, compare
+
+from roofwatch.agent import counters, spool
+from roofwatch.proto import codec
+
+
+def account() -> tuple[Spooled, Held]:
+    """Two segments stored, and one given up with its reason, told by the second."""
+    spooled = Spooled("node", Path("none"), "agent")
+    spooled.segments = {
+        ("boot", 1): Sealed(["a", "b"], 10, {}, gone=True),
+        ("boot", 2): Sealed(["c"], 5, {}, gone=True),
+        ("boot", 3): Sealed(["d"], 7, {"spool_age": 1, "parse_crash": 2}, gone=True),
+    }
+    stored = {"agent": {("boot", 1), ("boot", 3)}}
+    return spooled, Held(stored, ["a", "b", "d"], {"agent": {"spool_age": 1, "parse_crash": 2}}, {"node": 17})
+
+
+def test_what_adds_up() -> None:
+    """No finding."""
+    spooled, held = account()
+    assert compare([spooled], held) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda _s, h: h.uids.remove("b"), "is stored without 1 of its windows"),
+        (lambda _s, h: h.uids.append("a"), "window a is stored 2 times"),
+        (lambda _s, h: h.uids.append("z"), "window z is stored and nobody sealed it"),
+        (lambda _s, h: h.segments["agent"].remove(("boot", 1)), "3 sealed windows left the spool and are not stored"),
+        (lambda _s, h: h.segments["agent"].add(("boot", 9)), "a segment is stored that was never sealed"),
+        (lambda s, _h: setattr(s.segments["boot", 2], "gone", False), "is neither stored nor given up"),
+        (lambda s, _h: setattr(s.segments["boot", 1], "gone", False), "its ack is missing"),
+        (
+            lambda s, _h: s.segments["boot", 3].drops.clear(),
+            "1 sealed windows left the spool and are not",
+        ),
+        (lambda _s, h: h.drops["agent"].clear(), "the store tells drops {}"),
+        (lambda _s, h: h.totals.update(node=16), "top tells 16 ns of kernels, stored were 17"),
+    ],
+)
+def test_what_does_not(change, found: str) -> None:
+    """Lost, doubled, unaccounted for: each is told."""
+    spooled, held = account()
+    change(spooled, held)
+    assert any(found in finding for finding in compare([spooled], held)), compare([spooled], held)
+
+
+def test_a_spool_is_watched(tmp_path: Path) -> None:
+    """What a real spool seals and lets go is noted, whoever reads it and when."""
+    kept = spool.Spool(tmp_path, 1 << 20, 3600, counters.Counters())
+    spooled = Spooled("node", kept.path)
+    spooled.watch()
+    for i in range(3):
+        kept.append(lambda *number, i=i: codec.seal(codec.segment([], {"parse_time": i}), *number))
+    kept.delete(1)
+    spooled.harvest()
+    kept.delete(2)
+    kept.close()
+    spooled.harvest(last=True)
+    assert spooled.agent == kept.agent
+    assert [s.gone for s in spooled.segments.values()] == [True, True, False]
+    assert [s.drops for s in spooled.segments.values()] == [{"parse_time": i} for i in range(3)]
+
+
+def test_plan() -> None:
+    """The same for the same seed; everything is in it; what is steady is left alone; all is over at the end."""
+    events = chaos.plan(3, 120, 72, 2.0)
+    assert events == chaos.plan(3, 120, 72, 2.0) != chaos.plan(4, 120, 72, 2.0)
+    assert {(e.kind, e.target) for e in events} == {(k, t) for k, targets in chaos.DECK.items() for t in targets}
+    assert not [e for e in events if e.at >= 72 and (e.kind, e.target) in chaos.STEADY]
+    assert all(0 <= e.at <= e.until <= 120 for e in events)
+    assert 45 <= len(events) <= 75
+
+
+def test_memory() -> None:
+    """A line that rises by more than noise is told from one that is flat, and from noise."""
+    noise = random.Random(1)
+    mib = 1 << 20
+    flat = [(t, 80 * mib + int(noise.gauss(0, mib))) for t in range(300)]
+    rising = [(t, b + t * mib // 30) for t, b in flat]
+    once = [(t, b + (mib if t > 150 else 0)) for t, b in flat]
+    found = [leaks.slope(name, rows) for name, rows in (("flat", flat), ("rising", rising), ("once", once))]
+    assert [slope is not None and slope.grows() for slope in found] == [False, True, False]
+    assert leaks.slope("few", flat[:11]) is None
+
+
+def test_what_is_left_over_is_found(tmp_path: Path) -> None:
+    """A process that lives on, a file, a descriptor, a thread."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    known = {p.pid for p in leaks.psutil.Process().children()} - {child.pid}
+    assert any(f"process {child.pid} is left" in one for one in leaks.processes(known))
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert leaks.processes(known) == []
+    (tmp_path / "roofwatch-1").touch()
+    (tmp_path / "job's").touch()
+    assert leaks.files(tmp_path, only=leaks.OURS) == [f"{tmp_path}/roofwatch-1 is left"]
+    new, old = leaks.Held(("socket",), 3, 0), leaks.Held(("pipe", "socket", "socket"), 6, 0)
+    assert [finding.split(": ")[0] for finding in leaks.grown("x", new, old, threads=2, descriptors=1)] == [
+        "x holds 2 descriptors more than when it was new",
+        "x has 6 threads, 3 when it was new",
+    ]
+    assert leaks.grown("x", new, old, threads=3, descriptors=2) == []
