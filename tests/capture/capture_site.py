@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import in_process
 import pytest
 
 from roofwatch.agent import status
@@ -143,11 +144,10 @@ class Site:
         attached = environment({**self.env, **(env or {})}, socket=self.socket_of(node))
         return self.start("-c", program, str(self.stop), *arguments, env=attached)
 
-    def alone(self, node: str, name: str) -> None:
-        """A process of its own that steps on a node; ``name`` is its model."""
-        self.job(node, ALONE, name)
+    def alone(self, name: str) -> None:
+        """Wait until a process of its own (``ALONE``) steps and is registered with the agent of some node."""
         wait_for(Path(f"{self.stop}.{name}").exists, f"{name} steps", 60)
-        wait_for(lambda: name in self.models(node), f"{name} is registered")
+        wait_for(lambda: any(name in self.models(node.name) for node in self.folder.glob("node-*")), f"{name} is there")
 
     def models(self, node: str) -> list[str]:
         """Of the processes on a node."""
@@ -159,19 +159,18 @@ class Site:
         file.touch() if on else file.unlink(missing_ok=True)
 
     def ranks(self, *nodes: str) -> str:
-        """A job with a rank on each node; its name."""
+        """Start a job with a rank on each node; its name. ``stepping`` waits for it."""
         port = free_port()
         for rank, node in enumerate(nodes):
             where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             self.job(node, RANK, env={**where, "RANK": str(rank), "WORLD_SIZE": str(len(nodes))})
-        for rank, node in enumerate(nodes):
-            wait_for(Path(f"{self.stop}.{port}.{rank}").exists, f"rank {rank} steps", 60)
-            self.registered(node, 1)
         return f"rendezvous:127.0.0.1:{port}"
 
-    def registered(self, node: str, count: int) -> None:
-        """Wait until so many processes have registered with a node's agent."""
-        wait_for(lambda: self.status(node).get("processes", 0) >= count, f"{count} processes on {node}", 60)
+    def stepping(self, job: str, nodes: Sequence[str]) -> None:
+        """Wait until all ranks of a job have made some steps and are registered."""
+        for rank, node in enumerate(nodes):
+            wait_for(Path(f"{self.stop}.{job.rpartition(':')[2]}.{rank}").exists, f"rank {rank} steps", 60)
+            wait_for(lambda node=node: "ddp" in self.models(node), f"rank {rank} is registered")
 
     def status(self, node: str) -> dict[str, Any]:
         """What a node's agent says of itself."""
@@ -180,13 +179,9 @@ class Site:
         except UnreachableError:
             return {}
 
-    def call(self, *arguments: str, within_s: float = 60) -> subprocess.CompletedProcess[str]:
-        """The command line, asked for this store."""
-        return subprocess.run(
-            [sys.executable, "-m", "roofwatch.cli.main", *arguments],
-            env={**self.env, "ROOFWATCH_STORE": self.address}, capture_output=True, text=True, timeout=within_s,
-            check=False,
-        )  # fmt: skip
+    def call(self, *arguments: str) -> in_process.Done:
+        """The command line, asked for this store; in this process, since a new one takes longer than the question."""
+        return in_process.call(*arguments, env={**self.env, "ROOFWATCH_STORE": self.address})
 
     def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
         """An answer as JSON."""

@@ -9,31 +9,29 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import old_peers
 import pytest
-from capture_site import Site, wait_for
+from capture_site import ALONE, Site, wait_for
 
 NODES = ("node-a", "node-b")
+LONE = "lone"  # a process of no job
 
 
 @pytest.fixture(scope="module")
 def job(site: Site) -> str:
-    """A job with a rank on each of two nodes, whose agents take no window by themselves; its name."""
+    """A job with a rank on each of two nodes, whose agents take no window by themselves; its name.
+
+    Beside one of the ranks a process of no job; they start together, as starting takes most of the time.
+    """
     for node in NODES:
         site.agent(node, "--interval", "3600")
-    return site.ranks(*NODES)
-
-
-@pytest.fixture(scope="module")
-def lone(site: Site, job: str) -> Iterator[str]:
-    """A process that belongs to no job, beside a rank of it."""
-    del job
-    site.alone("node-a", "lone")
-    yield "lone"
-    site.halt("lone", on=False)
+    name = site.ranks(*NODES)
+    site.job("node-a", ALONE, LONE)
+    site.stepping(name, NODES)
+    site.alone(LONE)
+    return name
 
 
 def test_all_ranks_take_the_same_step_and_keep_their_traces(site: Site, job: str, tmp_path: Path) -> None:
@@ -100,59 +98,59 @@ def test_one_rank_is_the_default_and_what_is_not_there_is_told(site: Site, job: 
         assert (done.returncode, told in done.stderr) == (code, True), done.stderr
 
 
-def test_what_cannot_be_taken_is_told(site: Site, lone: str) -> None:
+def test_what_cannot_be_taken_is_told(site: Site, job: str) -> None:
     """A process that does not step any more does not answer in time; then its window is still owed; then it comes."""
-    site.halt(lone)
+    del job
+    site.halt(LONE)
     time.sleep(0.2)
-    row = site.json("capture", "--model", lone, "--timeout", "1s", code=1)["rows"][0]
+    row = site.json("capture", "--model", LONE, "--timeout", "1s", code=1)["rows"][0]
     assert (row["outcome"], row["reason"]) == ("timed_out", "no_answer")
-    row = site.json("capture", "--model", lone, "--timeout", "1s", code=1)["rows"][0]
+    row = site.json("capture", "--model", LONE, "--timeout", "1s", code=1)["rows"][0]
     assert (row["outcome"], row["reason"]) == ("timed_out", "busy")
-    site.halt(lone, on=False)
-    row = site.json("capture", "--model", lone)["rows"][0]
+    site.halt(LONE, on=False)
+    row = site.json("capture", "--model", LONE)["rows"][0]
     assert (row["outcome"], row["steps"], row["rank"]) == ("taken", 3, None)
-    drawn = site.call("capture", "--model", lone, "--steps", "1")
+    drawn = site.call("capture", "--model", LONE, "--steps", "1")
     assert "taken" in drawn.stdout
     assert max(map(len, drawn.stdout.splitlines())) <= 80
 
 
-def test_over_the_hard_stop_it_is_refused_and_an_agent_may_keep_nothing(site: Site, job: str) -> None:
-    """An agent of its own: the first windows are paid, the next would be too dear; no trace is kept."""
-    del job
-    site.agent("node-c", "--interval", "3600", "--budget", "0.001", "--hard-stop", "0.001", "--keep-traces-mb", "0")
-    site.alone("node-c", "poor")
-    rows = [site.json("capture", "--model", "poor", "--keep-trace", "--steps", "1")["rows"][0]]
-    assert (rows[0]["outcome"], rows[0]["trace_kept"]) == ("taken", False)
-    assert rows[0]["trace_reason"] == "this agent keeps no traces"
-    for _ in range(8):
-        done = site.call("capture", "--model", "poor", "--steps", "200")
-        if done.returncode:
-            break
-    assert done.returncode == 1, done.stdout
-    assert "over_budget" in done.stdout
-    assert "as much as its hard stop allows" in done.stderr
-
-
-def test_an_agent_killed_meanwhile_is_told(site: Site, lone: str) -> None:
+def test_an_agent_killed_meanwhile_is_told(site: Site, job: str) -> None:
     """It had asked; the one that comes after it knows nothing of the request, and keeps the traces."""
+    del job
     kept = {row["window"] for row in site.json("trace", "list")["rows"]}
     assert kept
-    site.halt(lone)
+    site.halt(LONE)
     time.sleep(0.2)
-    asking = (sys.executable, "-m", "roofwatch.cli.main", "capture", "--model", lone, "--timeout", "60s")
-    env = {**site.env, "ROOFWATCH_STORE": site.address}
     agent = site.started[1]
-    before = site.said(agent).count("event=capture")
+    before = site.status("node-a")["windows"]["requested"]
+    asking = (sys.executable, "-m", "roofwatch.cli.main", "capture", "--model", LONE, "--timeout", "60s")
+    env = {**site.env, "ROOFWATCH_STORE": site.address}
     with subprocess.Popen([*asking, "--format", "json"], env=env, stdout=subprocess.PIPE, text=True) as capture:
-        wait_for(lambda: site.said(agent).count("event=capture") > before, "asked", 20)
-        time.sleep(0.5)
+        wait_for(lambda: site.status("node-a")["windows"]["requested"] > before, "asked", 30)
+        time.sleep(0.3)
         agent.send_signal(signal.SIGKILL)
         agent.wait()
-        site.agent("node-a", "--interval", "3600")
+        site.agent("node-a", "--interval", "3600", "--budget", "0.001", "--hard-stop", "0.001")
         told = json.loads(capture.communicate(timeout=30)[0])
     assert capture.returncode == 1
     assert [(row["outcome"], row["reason"]) for row in told["rows"]] == [("timed_out", "agent_gone")]
     assert {row["window"] for row in site.json("trace", "list")["rows"]} == kept
+    site.halt(LONE, on=False)
+
+
+def test_over_the_hard_stop_it_is_refused(site: Site, job: str) -> None:
+    """By the agent of the test before, whose hard stop is 0.001 %: what costs anything makes the next too dear."""
+    del job
+    wait_for(lambda: LONE in site.models("node-a"), "it has found the new agent", 30)
+    for _ in range(8):
+        done = site.call("capture", "--model", LONE, "--steps", "50")
+        if done.returncode:
+            break
+        assert "taken" in done.stdout
+    assert done.returncode == 1, done.stdout
+    assert "refused: over_budget" in done.stdout
+    assert "as much as its hard stop allows" in done.stderr
 
 
 def test_peers_that_are_too_old_are_named(site: Site, job: str) -> None:

@@ -48,6 +48,7 @@ class _Wanted:
     tries: int = 0
     asked: bool = False
     over: bool = False
+    short: Window | None = None  # taken, with fewer steps than asked for
 
     def outcome(self, outcome: pb.Outcome, reason: str = "", detail: str = "") -> pb.WindowOutcome:
         """The message's first fields."""
@@ -97,7 +98,7 @@ class Captures:
     def stop(self) -> None:
         """Wait for nothing more."""
         for one in list(self._open):
-            self._end(one, one.outcome(pb.TIMED_OUT, "stopping"))
+            self._failed(one, pb.TIMED_OUT, "stopping")
 
     def _try(self, one: _Wanted) -> None:
         one.timer = None
@@ -112,7 +113,7 @@ class Captures:
         if reason == protocol.BUSY:
             one.timer = asyncio.get_running_loop().call_later(AGAIN_S, self._try, one)
         elif reason:
-            self._end(one, one.outcome(pb.REFUSED, reason))
+            self._failed(one, pb.REFUSED, reason)
         else:
             one.tries += 1
             if not one.asked:
@@ -124,12 +125,28 @@ class Captures:
             return
         window = ended.window
         if window is None:
-            self._end(one, one.outcome(pb.LOST if ended.taken else pb.REFUSED, ended.reason, ended.detail))
-        elif self._too_short(one, window):
-            if one.keep:
-                self._keeping.forget(window.uid)
+            self._failed(one, pb.LOST if ended.taken else pb.REFUSED, ended.reason, ended.detail)
+            return
+        if one.short is not None and one.keep:
+            self._keeping.forget(one.short.uid)
+        one.short = None
+        if self._too_short(one, window):
+            one.short = window
             one.timer = asyncio.get_running_loop().call_later(0, self._try, one)
-        elif one.keep:
+        else:
+            self._have(one, window)
+
+    def _failed(self, one: _Wanted, outcome: pb.Outcome, reason: str, detail: str = "") -> None:
+        """No window came of this; a shorter one that came before is one."""
+        if one.short is not None:
+            window, one.short = one.short, None
+            self._have(one, window)
+        else:
+            self._end(one, one.outcome(outcome, reason, detail))
+
+    def _have(self, one: _Wanted, window: Window) -> None:
+        """This is the one; its trace may still be on its way to the disk."""
+        if one.keep:
             self._keeping.settled(window.uid, lambda why: self._taken(one, window, why))
         else:
             self._taken(one, window, None)
@@ -152,7 +169,7 @@ class Captures:
         self._end(one, found)
 
     def _too_late(self, one: _Wanted) -> None:
-        self._end(one, one.outcome(pb.TIMED_OUT, "no_answer" if one.asked else protocol.BUSY))
+        self._failed(one, pb.TIMED_OUT, "no_answer" if one.asked else protocol.BUSY)
 
     def _end(self, one: _Wanted, outcome: pb.WindowOutcome) -> None:
         one.over = True
