@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))
@@ -64,20 +66,25 @@ def child(number: int, dies_after: int | None, *, clear: bool = False) -> int:
 
 
 def _die(at: int) -> None:
-    plain, count = batch.insert, 0
+    lock, count = threading.Lock(), 0
 
-    def dying(*arguments: object) -> int:
-        nonlocal count
-        if count == at:
-            os._exit(DIED)
-        count += 1
-        rows = plain(*arguments)  # type: ignore[arg-type]
-        if count == at:
-            os._exit(DIED)
-        return rows
+    def dying(plain: Callable[..., int]) -> Callable[..., int]:
+        def one(*arguments: object) -> int:
+            nonlocal count
+            with lock:  # kernels go beside the rest: of one insert after the other it is told which is the nth
+                if count == at:
+                    os._exit(DIED)
+                rows = plain(*arguments)
+                count += 1
+                if count == at:
+                    os._exit(DIED)
+                return rows
+
+        return one
 
     for module in (batch, pieces, sums):
-        module.insert = dying  # type: ignore[attr-defined]
+        module.insert = dying(module.insert)  # type: ignore[attr-defined]
+    batch.insert_blocks = dying(batch.insert_blocks)
 
 
 def main() -> None:

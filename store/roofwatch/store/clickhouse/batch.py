@@ -5,18 +5,19 @@ All of it may be done again: dimensions are the same rows, and each table of win
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Engine, select
 
 from roofwatch.model.answer import weight_of
 from roofwatch.store import schema
 from roofwatch.store.blocks import FACT
 from roofwatch.store.clickhouse.gather import sparse
-from roofwatch.store.clickhouse.sink import Sink, insert
+from roofwatch.store.clickhouse.sink import Sink, insert, insert_blocks
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.identity import agent_id, node_id
@@ -27,6 +28,7 @@ from roofwatch.store.unpack import Unpacked, UnpackedWindow
 Numbered = Sequence[tuple[int, UnpackedWindow]]
 DIMENSIONS = ("nodes", "devices", "texts", "signatures", "device_sets", "processes", "roofs", "agents", "segments",
               "agent_drops", "process_states")  # fmt: skip
+BLOCK_ROWS = 8_000  # kernels made columns of at once: what fits a processor's cache
 PARTS = ("window_drops", "window_devices", "idle_causes", "collectives", "graphs")
 
 
@@ -46,9 +48,19 @@ class Tables:
 
     dimensions: Dimensions = field(default_factory=Dimensions)
     version: int = 0  # of labels: newer ones replace older ones
+    beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "roofwatch-kernels"))
 
     def write_before(self, connection: Connection, batch: Batch) -> None:
-        """All but the windows themselves."""
+        """All but the windows themselves; kernels beside the rest, which is mostly waiting."""
+        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
+        kernels = self.beside.submit(_kernels, connection.engine, kept, batch.token)
+        try:
+            self._rest(connection, batch, kept)
+        finally:
+            wait((kernels,))
+        kernels.result()
+
+    def _rest(self, connection: Connection, batch: Batch, kept: Numbered) -> None:
         sink = Sink()
         try:
             self._collect(sink, batch)
@@ -63,8 +75,6 @@ class Tables:
         for table in PARTS:
             if table in sink.flat:
                 insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
-        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
-        insert(connection, "kernel_facts", facts(kept), f"{batch.token}-kernel_facts")
         counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
         insert(connection, "kernel_blocks", counts, f"{batch.token}-kernel_blocks")
 
@@ -118,12 +128,30 @@ class Tables:
         insert(connection, "labels", columns)
 
 
+def _kernels(engine: Engine, of: Numbered, token: str) -> None:
+    if not of:
+        return
+    with engine.connect() as connection:
+        insert_blocks(connection, "kernel_facts", blocks(of), f"{token}-kernel_facts")
+
+
+def blocks(of: Numbered) -> Iterator[dict[str, Any]]:
+    """The kernels of windows as columns of ``kernel_facts``, in that table's own order: it is not sought again."""
+    ordered = sorted(of, key=lambda one: (one[1].process_id, one[1].window.start_unix_ns, one[0]))
+    some: list[tuple[int, UnpackedWindow]] = []
+    rows = 0
+    for one in ordered:
+        some.append(one)
+        rows += len(one[1].facts)
+        if rows >= BLOCK_ROWS:
+            yield facts(some)
+            some, rows = [], 0
+    if some:
+        yield facts(some)
+
+
 def facts(of: Numbered) -> dict[str, Any]:
     """The kernels of windows as columns of ``kernel_facts``."""
-    if not of:
-        return {}
-    # In the table's own order, which is then not sought again.
-    of = sorted(of, key=lambda one: (one[1].process_id, one[1].window.start_unix_ns, one[0]))
     counts = [len(w.facts) for _, w in of]
     matrix = np.concatenate([w.facts.columns for _, w in of], axis=1)
     device = matrix[FACT.index("device")]

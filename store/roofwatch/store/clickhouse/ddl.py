@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.store.clickhouse.tables import LAYOUTS, OWN, Layout
+from roofwatch.store.clickhouse.tables import DURABLE, LAYOUTS, OWN, Layout
 
 VERSION = 2  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
 VERSIONS = "roofwatch_versions"
@@ -44,19 +44,22 @@ def create(name: str, layout: Layout, cluster: str = "") -> Iterator[str]:
     """The statements that make a table."""
     columns = ", ".join(f"`{column}` {kind}" for column, kind in layout.columns.items())
     made = stored(name, cluster)
-    settings = {} if cluster else layout.settings  # replicated tables remember inserts by themselves
+    settings = DURABLE if cluster else {**layout.settings, **DURABLE}
     parts = [f"CREATE TABLE IF NOT EXISTS {made}{on(cluster)} ({columns}) ENGINE = {_engine(layout, cluster)}"]
     if layout.partition:
         parts.append(f"PARTITION BY {layout.partition}")
     parts.append(f"ORDER BY ({', '.join(layout.key)})")
-    if settings:
-        parts.append("SETTINGS " + ", ".join(f"{key} = {value}" for key, value in settings.items()))
+    parts.append("SETTINGS " + _listed(settings))
     yield " ".join(parts)
     if made != name:
         yield (
             f"CREATE TABLE IF NOT EXISTS {name}{on(cluster)} AS {made} "
             f"ENGINE = Distributed('{cluster}', currentDatabase(), {made}, cityHash64({layout.shard}))"
         )
+
+
+def _listed(settings: Mapping[str, int]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in settings.items())
 
 
 def statements(cluster: str = "") -> list[str]:
@@ -77,7 +80,12 @@ def _second(cluster: str) -> Iterator[str]:
     added = ", ".join(f"ADD COLUMN IF NOT EXISTS `{name}` {kind}" for name, kind in columns.items())
     for table in dict.fromkeys((stored("windows", cluster), "windows")):
         yield f"ALTER TABLE {table}{on(cluster)} {added}"
+    errors = ", ".join(f"ADD COLUMN IF NOT EXISTS `ecc_{kind}` {whole}" for kind in ("corrected", "uncorrected"))
+    for table in dict.fromkeys((stored("window_devices", cluster), "window_devices")):
+        yield f"ALTER TABLE {table}{on(cluster)} {errors}"
     yield from create("process_states", LAYOUTS["process_states"], cluster)
+    for table in {**LAYOUTS, **OWN}:
+        yield f"ALTER TABLE {stored(table, cluster)}{on(cluster)} MODIFY SETTING {_listed(DURABLE)}"
 
 
 CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second}  # from the tables of the version before to this one

@@ -35,20 +35,21 @@ class Arrays:
         return len(self.ends)
 
 
-def encode(columns: Mapping[str, tuple[str, Any]]) -> bytes:
+def encode(columns: Mapping[str, tuple[str, Any]], *, narrow: bool = True) -> bytes:
     """A block of columns: name → type, values (a numpy array, ``Arrays``, or a list with None where unknown).
 
-    Whole numbers travel in the fewest bytes that hold all of their column; the server makes them the table's.
+    ``narrow``: whole numbers travel in the fewest bytes that hold all of their column; the server makes them the
+    table's.
     """
     rows = len(next(iter(columns.values()))[1])
     parts: list[Any] = [_varint(len(columns)), _varint(rows)]
     for name, (kind, values) in columns.items():
-        travels, buffers = _values(kind, values)
+        travels, buffers = _values(kind, values, narrow)
         parts += [_text(name), _text(travels), *buffers]
     return b"".join(parts)
 
 
-def _values(kind: str, values: Any) -> tuple[str, list[Any]]:
+def _values(kind: str, values: Any, narrow: bool) -> tuple[str, list[Any]]:
     """As which type values travel, and their bytes."""
     if kind.startswith("LowCardinality("):
         raise ValueError(kind)  # the server takes the plain type, and finds the values itself
@@ -56,19 +57,18 @@ def _values(kind: str, values: Any) -> tuple[str, list[Any]]:
         inner = kind[len("Nullable(") : -1]
         empty: Any = "" if inner == "String" else 0
         gaps = bytes(value is None for value in values)
-        travels, buffers = _values(
-            inner, [empty if value is None else value for value in values] if any(gaps) else values
-        )
+        known = [empty if value is None else value for value in values] if any(gaps) else values
+        travels, buffers = _values(inner, known, narrow)
         return f"Nullable({travels})", [gaps, *buffers]
     if kind.startswith("Array("):
-        travels, buffers = _values(kind[len("Array(") : -1], values.values)
+        travels, buffers = _values(kind[len("Array(") : -1], values.values, narrow)
         return f"Array({travels})", [_buffer(values.ends, "<u8"), *buffers]
     if kind == "String":
         return kind, [b"".join(map(_text, values))]
     if kind.startswith("FixedString("):
         return kind, list(values)
     numbers = np.asarray(values)
-    if numbers.dtype.kind in "iu" and _NUMBERS[kind][1] in "iu":
+    if narrow and numbers.dtype.kind in "iu" and _NUMBERS[kind][1] in "iu":
         kind = _narrow(kind, numbers)
     return kind, [_buffer(numbers, _NUMBERS[kind])]
 

@@ -6,7 +6,7 @@ So rows of windows and dimensions are made by the same code for every engine.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Table
@@ -57,10 +57,21 @@ def insert(connection: Connection, table: str, columns: dict[str, Any], token: s
         DBAPIError: the server refused, or none answers.
     """
     rows = len(next(iter(columns.values()))) if columns else 0
-    if not rows:
-        return 0
-    block = native.encode({name: (type_of(table, name), values) for name, values in columns.items()})
+    return insert_blocks(connection, table, [columns], token) if rows else 0
+
+
+def insert_blocks(connection: Connection, table: str, blocks: Iterable[dict[str, Any]], token: str = "") -> int:
+    """The same of several blocks of one table's columns, as one insert; a block has rows.
+
+    Raises:
+        DBAPIError: the server refused, or none answers.
+    """
+    rows, names, data = 0, list[str](), list[bytes]()
+    for columns in blocks:
+        names = list(columns)
+        rows += len(columns[names[0]])
+        data.append(native.encode({name: (type_of(table, name), values) for name, values in columns.items()}))
     settings = {"insert_deduplication_token": token} if token else {}
     with raising(connection, f"INSERT INTO {table}"):
-        client(connection).raw_insert(table, list(columns), block, settings=settings, fmt="Native")
+        client(connection).raw_insert(table, names, b"".join(data), settings=settings, fmt="Native")
     return rows

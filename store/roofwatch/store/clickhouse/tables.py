@@ -78,9 +78,11 @@ class Layout:
     arguments: tuple[str, ...] = ()
     partition: str = ""
     shard: str = ""  # of which column the hash tells the server; "": every server has all rows
-    settings: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, int] = field(default_factory=dict)  # of one server; copies remember inserts by themselves
 
 
+# What the journal gives up must survive a power cut; what is merged was there before, and stays for minutes.
+DURABLE = {"fsync_after_insert": 1, "fsync_part_directory": 1}
 _DAY = f"intDiv({{}}, {1 << SERIAL_BITS})"
 _PIECES = f"(grain, intDiv(bucket_unix_ns, {DAY_S * SECOND_NS}))"
 _ONCE = {"non_replicated_deduplication_window": 10_000}  # inserts remembered: thousands of batches
