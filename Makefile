@@ -37,7 +37,7 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 # Two at a time what computes; what takes windows of live jobs that mostly wait for their own interpreters to start;
 # one by one what needs the machine: whole paths with several programs each, and stress.
 COMPUTE := tests/agent tests/ascend tests/capture tests/cli tests/compare tests/fuzz tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/soak tests/store tests/store_clickhouse tests/timeline tests/trouble tests/trust tests/whatif
-LIVE := tests/ascend_live tests/deploy tests/hook
+LIVE := tests/ascend_live tests/deploy tests/hook tests/upgrade
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
@@ -91,6 +91,10 @@ trouble: $(READY) ## kill stores and Postgres 45 times, full disks, clocks that 
 SOAK_MINUTES ?= 20
 soak: $(READY) ## jobs come and go while everything is killed, cut off, filled up and out of time (20 minutes)
 	$(BIN)/python tests/soak/run.py --minutes $(SOAK_MINUTES) $(SOAK_ARGS)
+
+.PHONY: upgrade
+upgrade: $(READY) ## this version and the previous one's wheel beside each other, in every order
+	ROOFWATCH_UPGRADE=long $(BIN)/python -m pytest --timeout 600 tests/upgrade $(PYTEST_ARGS)
 
 .PHONY: wheels
 wheels: $(READY) ## build both wheels into dist/

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -258,6 +259,9 @@ def main() -> int:
     begun = time.monotonic()
     try:
         soak.run()
+    except Exception as error:  # noqa: BLE001 - what else was found is told all the same
+        traceback.print_exc()
+        soak.findings.append(f"the soak did not come to its end: {error!r}")
     finally:
         site.close()
         if options.keep:
