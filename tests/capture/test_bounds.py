@@ -1,0 +1,65 @@
+"""What a store believes of agents that answer, and how much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import old_peers
+from capture_site import Site
+
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store.hub import ANSWERS, ANSWERS_BYTES, Hub
+
+FOREIGN = f"{7:016x}"
+
+
+def outcome(identity: str, detail: str = "") -> pb.AgentMessage:
+    """What an agent says of a process."""
+    told = pb.WindowOutcome(id=identity, process=FOREIGN, outcome=pb.TAKEN, detail=detail)
+    return pb.AgentMessage(outcome=told)
+
+
+def test_only_who_was_asked_is_heard_and_not_without_end() -> None:
+    """An agent that nobody asked, a number that nobody gave, and more than is kept: by count and by bytes."""
+
+    async def main() -> None:
+        hub = Hub()
+        asked, other = hub.connect("a", "host-a", "1"), hub.connect("b", "host-b", "1")
+        with hub.talk() as talk:
+            talk.asked.add("a")
+            hub.heard(other, talk.id, outcome(talk.id))
+            hub.heard(asked, "another number", outcome(talk.id))
+            assert await talk.next(0.01) is None
+            for _ in range(ANSWERS + 5):
+                hub.heard(asked, talk.id, outcome(talk.id))
+            assert talk.left_out == 5
+            for _ in range(ANSWERS):
+                assert (await talk.next(1.0) or ("",))[0] == "a"
+            large = outcome(talk.id, "x" * (ANSWERS_BYTES // 4))
+            for _ in range(10):
+                hub.heard(asked, talk.id, large)
+            assert talk.left_out == 5 + 7
+        hub.heard(asked, talk.id, outcome(talk.id))  # it is over: nothing happens
+
+    asyncio.run(main())
+
+
+def test_an_agent_speaks_of_its_own_processes_only(site: Site) -> None:
+    """Two agents have a rank each and are asked; one answers for the other's: it is not believed. Texts are cut."""
+
+    def rank(number: int, command: pb.Command) -> pb.AgentMessage | None:
+        if command.WhichOneof("body") != "find_processes":
+            return outcome(command.id) if number else None
+        mine = pb.FoundProcess(
+            process=f"{7 + number:016x}", job="j", model="m" * 5000, rank=number, world_size=2, steps=-1, step_ns=-1
+        )
+        return pb.AgentMessage(processes=pb.ProcessList(id=command.id, processes=[mine]))
+
+    honest, meddling = (old_peers.agent(site.address, f"node-{n}", partial(rank, n)) for n in range(2))
+    with honest, meddling:
+        answer = site.json("capture", "--job", "j", "--all-ranks", "--timeout", "1s", code=1)
+    assert [(row["node"], row["outcome"], row["reason"], row["window"]) for row in answer["rows"]] == [
+        ("node-0", "timed_out", "no_answer", None), ("node-1", "timed_out", "no_answer", None),
+    ]  # fmt: skip
+    assert [len(row["model"]) for row in answer["rows"]] == [300, 300]
