@@ -8,7 +8,7 @@ import random
 from rollup_builders import HOUR_NS, window
 from store_builders import GEMM, H100, MI300, NORM, process_of, segment_of, stat
 
-from roofwatch.model.record import Bound, Cause, Cost, DeviceState, DeviceWindow, IdleCause, Window
+from roofwatch.model.record import Bound, BudgetState, Cause, Cost, DeviceState, DeviceWindow, IdleCause, Window
 from roofwatch.store import rollup
 from roofwatch.store.database import Database
 from roofwatch.store.ingest import Writer
@@ -37,7 +37,14 @@ def of_job(name: str, draw: random.Random, start: int, rank: int) -> Window:
         lost_after_ns=8000, parse_cpu_ns=10**8,
     )  # fmt: skip
     return dataclasses.replace(
-        made, devices=(told,), kernels=tuple(kernels), cost=cost, represents_ns=REPRESENTS_NS, steps=2, graphs=()
+        made,
+        devices=(told,),
+        kernels=tuple(kernels),
+        cost=cost,
+        represents_ns=REPRESENTS_NS,
+        steps=2,
+        graphs=(),
+        budget=BudgetState("schedule", 0.005, 0.01, 0.002, 10**9, 78_000, True, REPRESENTS_NS, 60_000),
     )
 
 
