@@ -5,8 +5,9 @@
 All of the agent runs as it is: schedule, governor, parse worker, spool. Only its event loop's clock stands still
 between two questions on standard input, each answered by one line of JSON on standard output:
 
-    next            pass over the time until the next window is due; answer when it has been taken, read and paid for,
-                    or when the governor has put it off
+    next STEP       pass over the time until the next window is due; answer when it has been taken, read and paid for,
+                    or when the governor has put it off. Ranks of several meet at the steps after STEP: the schedule's
+                    own meetings are steps that are never made while time is passed over.
     interval S      another interval from now on, with nothing saved up
 """
 
@@ -14,11 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 import time
 from typing import Any
 
 from roofwatch.agent import config, daemon
+from roofwatch.agent.ranks import LISTED, Meeting
+from roofwatch.agent.scheduler import JITTER
 
 BEFORE_S = 0.3  # of a window's time the clock runs again, so that the last worker ends before it as it does in life
 FAR_S = 2.0  # a window put off by more than what ranks wait for each other
@@ -57,6 +61,7 @@ class Watched(daemon.Agent):
         self._scheduler: Any = self._intake.scheduler
         self._clock.add_reader(0, self._asked_for)
         self._work: Any = None
+        self._last = self._clock.time()  # when the last window was done
         self._paid: list[int] = []
         pay = self._scheduler.paid
 
@@ -73,7 +78,7 @@ class Watched(daemon.Agent):
             return
         word, _, value = line.strip().partition(" ")
         if word == "next":
-            self._work = asyncio.ensure_future(self._next())
+            self._work = asyncio.ensure_future(self._next(int(value)))
         elif word == "interval":
             self._scheduler.set_schedule(float(value), 0, 0)
             for slot in self._slots():
@@ -93,22 +98,31 @@ class Watched(daemon.Agent):
         return not self._intake.parser.backlog and all(slot.free for slot in self._slots())
 
     def _due(self) -> float:
+        ranks = [slot for slot in self._slots() if slot.run is not None]
+        if ranks:  # of these the schedule keeps no timer, only meetings: on average an interval apart
+            return float(self._last + self._scheduler.interval_s * random.uniform(1 - JITTER, 1 + JITTER))
         return min((slot.timer.when() for slot in self._slots() if slot.timer is not None), default=self._clock.time())
 
-    async def _next(self) -> None:
+    def _put_off(self) -> bool:
+        """Whether no window is to come soon."""
+        timers = [slot.timer.when() for slot in self._slots() if slot.timer is not None]
+        return bool(timers) and min(timers) > self._clock.time() + FAR_S
+
+    async def _next(self, step: int) -> None:
         clock, counted = self._clock, self._counters
+        meeting = Meeting(0.0, tuple(range(step, step + LISTED)), self._scheduler.interval_s)
+        self._scheduler._meeting = lambda slot, _: None if slot.run is None else meeting  # noqa: SLF001
         clock.run_clock()
         clock.skipped += max(0.0, self._due() - BEFORE_S - clock.time())
-        asked, refused, held = counted.windows["requested"], counted.refusals.total(), counted.held.total()
+        asked, refused = counted.windows["requested"], counted.refusals.total()
         begun, self._paid = time.monotonic_ns(), []
         while True:
             await asyncio.sleep(LOOK_S)
             taken = counted.windows["requested"] > asked
-            if self._free() and (taken or (counted.held.total() > held and self._due() > clock.time() + FAR_S)):
+            if self._free() and (taken or self._put_off()):
                 break
-            if self._free() and not taken and self._slots() and self._due() > clock.time() + FAR_S:
-                break  # put off again, for a reason that was counted before
         clock.stop_clock()
+        self._last = clock.time()
         self._tell(
             {
                 "begun_ns": begun,

@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from _overhead_figures import Block, Pair, Phase, figures
-from _overhead_jobs import CELLS, COUNT, HEAD, HOOK_NS, OVER, THREAD
+from _overhead_jobs import CELLS, COUNT, HEAD, HOOK_NS, OVER, THREAD, WARM
 
 from roofwatch.hook.launch import environment
 
 HERE = Path(__file__).resolve().parent
 START_S, ANSWER_S, END_S = 120.0, 150.0, 10.0
 LEAST_STEPS = 20  # of a block
+SOON_NS = 400_000_000  # ranks hear of a request within tenths of a second
 AFTER_STEPS = 3  # that a block with windows goes on after the agent has paid for them
-FIRST_WINDOWS = 8  # at most, until the agent knows the job
+FIRST_WINDOWS = 40  # at most, those put off included, until the agent knows the job
+FEWEST_PAIRS = 2  # without which there is no interval
 
 
 _PORT = 29611  # where the ranks meet
@@ -68,6 +70,12 @@ class Job:
     def count(self) -> int:
         """Steps so far."""
         return int(self._cells[0][COUNT])
+
+    def soon(self) -> int:
+        """A step, as the hook counts them, that no rank will have passed when it is asked for it."""
+        ends, now = self._cells[0], self.count
+        step_ns = (ends[HEAD + now - 1] - ends[HEAD + now - 6]) / 5
+        return WARM + now + 2 + round(SOON_NS / step_ns)
 
     def wait(self, count: int, within: float = ANSWER_S) -> None:
         """Until that many steps have ended."""
@@ -164,17 +172,19 @@ def idle(job: Job, seconds: float) -> dict[str, float]:
 def learn(agent: Agent, job: Job) -> dict[str, Any]:
     """The first windows, until the agent knows how long they may be; they are in no block."""
     for _ in range(FIRST_WINDOWS):
-        told = agent.ask("next")
+        told = agent.ask(f"next {job.soon()}")
         job.wait(job.count + AFTER_STEPS)
         if told["settled"]:
             break
-    return agent.ask("next")
+    return agent.ask(f"next {job.soon()}")
 
 
 def measure(agent: Agent, job: Job, phase: Phase, virtual_s: float, cap_s: float) -> float:
     """Blocks in turn, off on, on off, until the interval is narrow or ``cap_s`` are over; the agent's time then."""
-    end, length, first = time.monotonic() + cap_s, LEAST_STEPS, False
-    while time.monotonic() < end and not phase.enough():
+    begun, length, first = time.monotonic(), LEAST_STEPS, False
+    while not phase.enough() and (time.monotonic() < begun + cap_s or len(phase.pairs) < FEWEST_PAIRS):
+        if time.monotonic() > begun + cap_s + START_S:
+            raise Gone("the agent takes hardly any windows")
         off = None if first else _off(job, length)
         on, told = _on(agent, job, phase)
         if on is not None:
@@ -195,7 +205,7 @@ def _off(job: Job, length: int) -> Block:
 def _on(agent: Agent, job: Job, phase: Phase) -> tuple[Block | None, dict[str, Any]]:
     """A block with the next window in it, or None where the governor has put it off."""
     after = job.count + 1
-    told = agent.ask("next")
+    told = agent.ask(f"next {job.soon()}")
     phase.refused += told["refused"]
     if not told["asked"]:
         phase.held[told["reason"] or "other"] += 1
@@ -215,7 +225,9 @@ def run(case: Case, folder: Path, cap_s: float, idle_s: float) -> dict[str, Any]
         found = idle(job, idle_s)
         virtual = measure(agent, job, default, learn(agent, job)["virtual_s"], cap_s)
         agent.ask(f"interval {often.interval_s:g}")
-        virtual = agent.ask("next")["virtual_s"]  # the first at the new rate: until here nothing is known of it
+        virtual = agent.ask(f"next {job.soon()}")[
+            "virtual_s"
+        ]  # the first at the new rate: until here nothing is known of it
         measure(agent, job, often, virtual, cap_s)
         call_ns = job.end()
     idle_share = found["thread"] + call_ns * found["steps"] / found["seconds"] / 1e9

@@ -22,6 +22,7 @@ from torch import nn
 COUNT, THREAD, HOOK_NS, OVER, HEAD = 0, 1, 2, 3, 8  # steps so far, the hook's thread, its call in a step, no more, ends
 CELLS = HEAD + (1 << 18)
 CALLS = 20_000
+WARM = 20  # steps before the first that is noted
 
 Step = Callable[[], object]
 
@@ -126,7 +127,7 @@ def main() -> None:
         step = training(distributed=True)
     else:
         step = KINDS[kind]()
-    for _ in range(20):
+    for _ in range(WARM):
         step()
     cells[THREAD] = hooks_thread()
     clock, count = time.monotonic_ns, 0
