@@ -231,3 +231,33 @@ def test_a_database_of_an_earlier_version_keeps_what_it_holds(
         row = connection.execute(select(c.total_ns, c.startup_ns, c.startup_count, c.steady_longest_ns)).one()
         assert tuple(row) == ((1, 1, 1, 1) if waits else (1, 0, 0, None))
     opened.close()
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("revision", ["0007", "0008", "0009", "0010"])
+def test_what_came_before_budgets_keeps_what_it_holds(
+    tmp_path: Path, revision: str, engine_name: str, request: pytest.FixtureRequest
+) -> None:
+    """A window and its process are there after the upgrade; what it was charged, and how they stand, is unknown."""
+    url = str(tmp_path / "store.db")
+    if engine_name == "postgresql":
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url(server.create())
+    engine = database._engine(database._parse(url), create=True)
+    with engine.begin() as connection:
+        upgrade.run(connection, revision)
+        for table in ("windows", "processes", "labels"):
+            one_row(connection, table)
+    engine.dispose()
+    opened = database.open(url)
+    with opened.read() as connection:
+        w = schema.windows.c
+        names = ("charged_ns", "charge_measured", "budget_share", "hard_stop_share", "spent_share", "balance_ns",
+                 "interval_ns", "interval_reason", "event_cap")  # fmt: skip
+        row = connection.execute(select(w.device_time_ns, w.lost_in_ns, *(w[name] for name in names))).one()
+        assert tuple(row) == (1, 1, *[None] * len(names))
+        p = schema.processes.c
+        assert tuple(connection.execute(select(p.pid, p.job, p.container)).one()) == (1, "t", "t")
+        assert connection.execute(select(schema.process_states)).all() == []
+        assert connection.execute(select(schema.labels.c.value)).scalar_one() == "t"
+    opened.close()
