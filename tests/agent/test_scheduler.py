@@ -57,6 +57,23 @@ def test_processes_do_not_fire_at_once(run_loop, eventually):
     run_loop(main)
 
 
+def test_jobs_of_a_node_are_spread_out(run_loop, eventually):
+    """Two jobs, 2 s: an eighth of a half of it is 0.125 s, between any two requests of four rounds and more."""
+
+    async def main():
+        scheduler, _, members = scheduled(2, interval=2)
+        for number in range(4):
+            await eventually(lambda: all(len(member.sent) > number for member in members), 8)  # noqa: B023
+            for member in members:
+                if scheduler.answered(member, member.sent[-1]["request"]):
+                    scheduler.learned(member, Seen(50 * MS, 500, None))
+        scheduler.stop()
+        times = sorted(moment for member in members for moment in member.times)
+        assert min(b - a for a, b in pairwise(times)) > 0.12
+
+    run_loop(main)
+
+
 def test_each_process_is_asked_once_an_interval_with_jitter(run_loop, eventually):
     """0.5 s ± 15 % and at most a spacing of 0.1 s (twice, for one that was due together with another)."""
 
@@ -207,7 +224,7 @@ def test_ranks_of_a_job_are_asked_together_for_the_same_steps(run_loop, eventual
     """Three ranks of one job, one of another, one process without a rank: each job has its own steps, the last none.
 
     Steps of 20 ms, counted by the test's own clock. A fresh process is asked four times as often as every 2 s: about
-    every 0.5 s, 25 steps, so a meeting in each block of 32 (the nearest power of two). Asked for are the meetings ahead.
+    every 0.5 s, 25 steps, so a meeting in each block of 32 (the nearest power of two). Told are the meetings ahead.
     """
 
     async def main():

@@ -20,6 +20,7 @@ from roofwatch.hook import protocol
 from roofwatch.model.record import BudgetState, Cost, ProcessState, Trigger
 
 SPACING_S = 0.1  # between two requests on this node, so that processes do not all stop at once
+SPREAD_S = 2.0  # the same at most, between jobs, where the interval has room for it
 FIRST_WITHIN_S = 20.0  # a process's first window, where the interval is not shorter
 JITTER = 0.15  # of the interval, either way: nothing falls into step with periodic work
 SOONER = 4  # a process whose rates are not known yet gets windows this much more often
@@ -58,7 +59,7 @@ class Scheduler:
         self._batches = 0
         self._slots: dict[Member, Slot] = {}
         self._requests = 0
-        self._next_free = 0.0
+        self._asked_at = -SPREAD_S  # loop time of the last request
         self._standing = Standing()
 
     def add(self, member: Member) -> None:
@@ -354,12 +355,22 @@ class Scheduler:
             pass  # armed again, or never
         elif (meeting := self._meeting(slot, now)) is not None and meeting.wait_s > 0:
             self._arm(slot, meeting.wait_s)
-        elif now < self._next_free:
-            self._arm(slot, self._next_free - now + random.uniform(0, SPACING_S))
+        elif now < (free := self._asked_at + self._room(meeting)):
+            self._arm(slot, free - now + random.uniform(0, SPACING_S))
         else:
-            # With very many processes the spacing shrinks, so that each still gets its turn.
-            self._next_free = now + min(SPACING_S, self.interval_s / (2 * max(1, len(self._slots))))
+            self._asked_at = now
             self._ask([each for each in ranks if each.free], meeting)
+
+    def _room(self, meeting: Meeting | None) -> float:
+        """Between two requests on this node: its jobs are spread out, but for who would miss its step.
+
+        With very many processes it shrinks, so that each still gets its turn.
+        """
+        least = min(SPACING_S, self.interval_s / (2 * max(1, len(self._slots))))
+        if meeting is not None:
+            return least
+        jobs = len({id(slot.account) for slot in self._slots.values()})
+        return max(least, min(SPREAD_S, self.interval_s / (8 * max(1, jobs))))
 
     def _meeting(self, slot: Slot, now: float) -> Meeting | None:
         """Where the process's job meets next; None for no rank of several, and while its steps are not known."""
