@@ -21,7 +21,7 @@ NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--ut
 ENDS_WITHIN_S = 120.0  # beyond what it was planned for, on a machine that is busy
 # place → (kind of job, how it is started)
 PLACES = (
-    ("training", ""), ("training", "clock"), ("training", "namespace"), ("loader", ""), ("inference", ""),
+    ("training", "clock"), ("training", "namespace"), ("training", ""), ("loader", ""), ("inference", ""),
     ("inference", "namespace"), ("threads", ""), ("forks", ""), ("forks", "namespace"), ("crash", ""),
     ("training", "victim"), ("ranks", "torchrun"),
 )  # fmt: skip

@@ -44,8 +44,10 @@ class Clock:
         """For their environment; nothing where there is no such library."""
         if not self.library:
             return {}
+        path = [str(Path(__file__).parent / "faked"), os.environ.get("PYTHONPATH", "")]
         return {
-            "LD_PRELOAD": self.library, "FAKETIME_TIMESTAMP_FILE": str(self.file), "FAKETIME_NO_CACHE": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, path)), "LD_PRELOAD": self.library,
+            "FAKETIME_TIMESTAMP_FILE": str(self.file), "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
         }  # fmt: skip
 
@@ -163,6 +165,10 @@ class Site:
             **clean, "HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / temporary), "OMP_NUM_THREADS": "1",
             "PGPASSFILE": "/dev/null", "PYTHONFAULTHANDLER": "", "GLOO_SOCKET_IFNAME": "lo",
         }  # fmt: skip
+
+    def connected(self) -> bool:
+        """Whether every agent has reached the store once."""
+        return all("event=store_connected" in self.parts[f"agent {n}"].log.read_text() for n in ("a", "b"))
 
     def _start_store(self) -> None:
         port = free_port()
