@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from roofwatch.agent.nvml import throttle_of, together
+from roofwatch.agent.nvml import throttle_of
+from roofwatch.agent.readings import together
 from roofwatch.model.record import DeviceState
 from roofwatch.proto import codec
 
@@ -41,7 +42,7 @@ def test_a_window_tells_how_its_device_ran(agents, job, wait, driver):
     peer = job(agent.socket, devices=[DEVICE])
     found = window_of(agent, peer, wait)
     assert found.device.uuid == "aaaa"
-    assert found.state == DeviceState(1.5e9, 1.98e9, 300.0, None, 61.0, "power_cap,thermal")
+    assert found.state == DeviceState(1.5e9, 1.98e9, 300.0, None, 61.0, "power_cap,thermal", 13, 1)
 
 
 @pytest.mark.parametrize("uuid", ["bbbb", None], ids=["another device", "a process that does not tell"])

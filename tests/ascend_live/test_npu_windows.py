@@ -50,6 +50,7 @@ def test_hello_says_which_npu(node: Node, agent: LittleAgent) -> None:
         "units": 24,
         "vector_units": 48,
         "driver": None,
+        "physical": None,
     }
     assert cpu["vendor"] == "cpu"
     assert (hello["accelerator"], hello["close_path"]) == ("npu", "npu")

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from roofwatch.agent import counters, link, messages, nvml
+from roofwatch.agent import counters, link, messages, npu_smi, nvml, readings
 from roofwatch.agent.config import MIB, Config
 from roofwatch.agent.graphs import GraphLogs
 from roofwatch.agent.keeping import Keeping
@@ -25,7 +25,7 @@ from roofwatch.agent.slot import Ended, Open
 from roofwatch.agent.traces import Traces
 from roofwatch.collectors.base import WindowContext
 from roofwatch.hook import protocol
-from roofwatch.model.record import Cost, Vendor, Window
+from roofwatch.model.record import Cost, Device, DeviceWindow, Vendor, Window
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -41,7 +41,7 @@ class Pending:
     message: messages.WindowMessage
     uid: str
     asked: Open
-    readings: list[nvml.States]  # how its devices ran, when it was asked for and when it arrived
+    readings: list[readings.States]  # how its devices ran, when it was asked for and when it arrived
 
 
 class Intake:
@@ -60,8 +60,11 @@ class Intake:
         self.parser = Parser(config, count, self._parsed, worker_command)
         self.scheduler = Scheduler(config, count, lambda: self.parser.backlog, self._asked)
         sealer.states = self.scheduler.states
-        self._nvml = nvml.Nvml(log)
-        self._readings: dict[Member, list[nvml.States]] = {}  # of the window that was asked for
+        self._tools = {
+            Vendor.NVIDIA: readings.Readings("nvml", nvml.begin, log),
+            Vendor.ASCEND: readings.Readings("npu-smi", npu_smi.begin, log),
+        }
+        self._readings: dict[Member, list[readings.States]] = {}  # of the window that was asked for
 
     def configure(self, config: Config) -> None:
         """Take another configuration, from the next window on."""
@@ -124,9 +127,9 @@ class Intake:
         elif not _around_now(arrived):
             self._lose(member, answered, counters.BAD_WINDOW, "a window of another time", fd)
         else:
-            readings = self._readings.pop(member, [])
-            self._read_devices(member, readings)
-            pending = Pending(member, arrived, uuid.uuid4().hex, answered, readings)
+            read = self._readings.pop(member, [])
+            self._read_devices(member, read)
+            pending = Pending(member, arrived, uuid.uuid4().hex, answered, read)
             context = WindowContext(
                 uid=pending.uid,
                 process=member.process,
@@ -147,16 +150,18 @@ class Intake:
 
     def _asked(self, member: Member) -> None:
         """A window was asked for: how do the process's devices run?"""
-        readings = self._readings[member] = []
-        self._read_devices(member, readings)
+        read = self._readings[member] = []
+        self._read_devices(member, read)
 
-    def _read_devices(self, member: Member, readings: list[nvml.States]) -> None:
-        uuids = [d.uuid for d in member.hello.devices if d.vendor is Vendor.NVIDIA and d.uuid]
-        self._nvml.ask(uuids, readings.append)  # on its thread; a list takes it
+    def _read_devices(self, member: Member, read: list[readings.States]) -> None:
+        for vendor, tool in self._tools.items():
+            devices = (d for d in member.hello.devices if d.vendor is vendor)
+            tool.ask([name for d in devices if (name := readings.name_of(d))], read.append)  # on its thread
 
     def stop(self) -> None:
         """End what runs beside."""
-        self._nvml.stop()
+        for tool in self._tools.values():
+            tool.stop()
 
     def _charge_unread(self, member: Member, asked: Open, message: Mapping[str, Any]) -> None:
         """A window was taken, whatever becomes of it: by what it tells of its cost, else as much as others cost."""
@@ -207,7 +212,7 @@ class Intake:
             self._counters.represented_ns += window.represents_ns
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
-        window = _with_states(window, nvml.together(pending.readings))
+        window = _with_states(window, pending.member.hello.devices, readings.together(pending.readings))
         window = replace(window, budget=self.scheduler.state_of_window(pending.member, pending.asked))
         self._sealer.add(window, len(answer.segment))
         pending.asked.end(Ended(taken=True, window=window))
@@ -218,17 +223,20 @@ def _at_work(represents_ns: int | None, active_ns: int | None) -> int | None:
     return represents_ns if represents_ns is None or active_ns is None else min(represents_ns, active_ns)
 
 
-def _with_states(window: Window, states: nvml.States) -> Window:
+def _with_states(window: Window, told: Sequence[Device], states: readings.States) -> Window:
     """A window whose devices tell how they ran, as far as their profile has not told it."""
     if not states:
         return window
-    return replace(
-        window,
-        devices=tuple(
-            d if d.state is not None or d.device.uuid not in states else replace(d, state=states[d.device.uuid])
-            for d in window.devices
-        ),
-    )
+    return replace(window, devices=tuple(_with_state(d, told, states) for d in window.devices))
+
+
+def _with_state(found: DeviceWindow, told: Sequence[Device], states: readings.States) -> DeviceWindow:
+    """A profile knows a device by uuid or by its number in the process; the only one of its sort is that one."""
+    own = found.device
+    alike = [d for d in told if d.vendor is own.vendor]
+    same = [d for d in alike if (d.uuid, d.index) == (own.uuid, own.index)] or (alike if len(alike) == 1 else [])
+    state = states.get(readings.name_of(same[0]) or "") if same else None
+    return found if state is None else replace(found, state=readings.filled(found.state, state))
 
 
 def _around_now(arrived: messages.WindowMessage) -> bool:

@@ -113,6 +113,7 @@ def _device(value: Any) -> Device | None:
         units=integer(value.get("units"), most=INT32),
         driver=text(value.get("driver")),
         vector_units=integer(value.get("vector_units"), most=INT32),
+        physical=integer(value.get("physical"), most=INT32),
     )
 
 

@@ -1,7 +1,7 @@
 """Which NPUs this process uses, and which versions: what the ``hello`` says of them. Nothing here starts a device."""
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .npu_names import Vendor
 
@@ -35,8 +35,24 @@ def _device(vendor: Vendor, index: int, driver: Optional[str]) -> Dict[str, Any]
         "memory_bytes": _number(properties, "total_memory"),
         "units": _number(properties, "cube_core_num"),
         "vector_units": _number(properties, "vector_core_num"),
+        "physical": physical(index),
         "driver": driver,
     }
+
+
+def physical(index: int, environ: Mapping[str, str] = os.environ, folder: str = "/dev") -> Optional[int]:
+    """N of ``/dev/davinciN``, by which the node's own tools know a device; None where that cannot be told.
+
+    A process numbers the devices that it sees: those of a container in order, and of these the ones that it chose.
+    """
+    try:
+        there = sorted(
+            int(name[7:]) for name in os.listdir(folder) if name.startswith("davinci") and name[7:].isdigit()
+        )
+        chosen = [int(word) for word in environ.get("ASCEND_RT_VISIBLE_DEVICES", "").split(",") if word.strip()]
+        return there[chosen[index] if chosen else index]
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _number(properties: Any, name: str) -> Optional[int]:

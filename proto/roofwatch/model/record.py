@@ -110,6 +110,9 @@ class Device:
     # Ascend: vector cores, where the process told them (``units`` are cube cores). A verdict needs them where it is
     # made; they are no part of the record.
     vector_units: int | None = field(default=None, compare=False)
+    physical: int | None = field(
+        default=None, compare=False
+    )  # Ascend: N of /dev/davinciN; the same, of the node's tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,9 @@ class DeviceState:
     power_limit_w: float | None = None
     temperature_c: float | None = None
     throttle: str | None = None
+    # Errors of memory, of all kinds, since the driver was loaded, as of the window's end.
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,7 @@ def _check_device_window(d: DeviceWindow) -> None:
         figures = (d.state.clock_hz, d.state.clock_max_hz, d.state.power_w, d.state.power_limit_w)
         if not all(0 <= value < MAX_STATE for value in (*figures, d.state.temperature_c) if value is not None):
             fail("a device's clock, power or temperature out of range")
+        in_range("a device's errors of memory", (d.state.ecc_corrected or 0, d.state.ecc_uncorrected or 0), MAX_COUNT)
     if d.busy_ns > d.span_ns:
         fail(f"a device busy for {d.busy_ns} of {d.span_ns} ns")
     if max(d.exposed_copy_ns, d.exposed_communication_ns) > d.busy_ns:

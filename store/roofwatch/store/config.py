@@ -141,7 +141,9 @@ class Settings:
     tls_client_ca: str = setting("", str, "clients need a certificate of this CA", metavar="FILE")
     access_file: str = setting("", str, "who may do what: see 'roofwatch certs token'", metavar="FILE")
     insecure: bool = setting(False, flag, "allow plain text, and anybody, beyond loopback")
-    metrics: str = setting("", _address_or_none, "serve /metrics for Prometheus there; port 0 is any", metavar="HOST:PORT")
+    metrics: str = setting(
+        "", _address_or_none, "serve /metrics for Prometheus there; port 0 is any", metavar="HOST:PORT"
+    )
     reflection: bool = setting(False, flag, "tell gRPC clients what the server speaks")
     port_file: str = setting("", str, "write the port here once it listens", metavar="FILE")
     log_format: str = setting("text", one_of(*FORMATS), "lines of the log: text or json", metavar="FORMAT")

@@ -96,5 +96,14 @@ def _lengths(p: Padding | None) -> tuple[Any, ...]:
 def state_row(s: DeviceState | None) -> tuple[Any, ...]:
     """What ``window_devices`` tells of a device's state."""
     if s is None:
-        return (None,) * 6
-    return (s.clock_hz, s.clock_max_hz, s.power_w, s.power_limit_w, s.temperature_c, s.throttle)
+        return (None,) * 8
+    return (
+        s.clock_hz,
+        s.clock_max_hz,
+        s.power_w,
+        s.power_limit_w,
+        s.temperature_c,
+        s.throttle,
+        s.ecc_corrected,
+        s.ecc_uncorrected,
+    )

@@ -310,6 +310,8 @@ window_devices = Table(
     *(Column(name, Double, nullable=True) for name in ("clock_hz", "clock_max_hz")),
     *(Column(name, Double, nullable=True) for name in ("power_w", "power_limit_w", "temperature_c")),
     text("throttle", null=True),
+    whole("ecc_corrected", null=True),  # since the driver was loaded
+    whole("ecc_uncorrected", null=True),
     sqlite_with_rowid=False,
     postgresql_partition_by=_BY_WINDOW,
 )

@@ -52,7 +52,7 @@ def _devices() -> Select[Any]:
     """A row a window and device."""
     d = window_devices.c
     state = ("memory_used_bytes", "memory_peak_bytes", "clock_hz", "clock_max_hz", "power_w", "power_limit_w",
-             "temperature_c", "throttle")  # fmt: skip
+             "temperature_c", "throttle", "ecc_corrected", "ecc_uncorrected")  # fmt: skip
     query = select(
         nodes.c.host, *_OF_PROCESS, windows.c.process_id, windows.c.start_unix_ns, devices.c.vendor,
         devices.c.model.label("device_model"), devices.c.uuid, devices.c.ordinal, devices.c.memory_bytes,

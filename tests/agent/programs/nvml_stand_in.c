@@ -25,6 +25,14 @@ int nvmlDeviceGetMaxClockInfo(void *h, int type, unsigned *mhz) { (void)h; (void
 int nvmlDeviceGetPowerUsage(void *h, unsigned *mw) { (void)h; *mw = 300000; return SUCCESS; }
 int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *mw) { (void)h; (void)mw; return NOT_SUPPORTED; }
 int nvmlDeviceGetTemperature(void *h, int sensor, unsigned *c) { (void)h; (void)sensor; *c = 61; return SUCCESS; }
+/* Of the volatile counters: one uncorrected error, and of corrected ones three more each time. */
+int nvmlDeviceGetTotalEccErrors(void *h, int kind, int counter, unsigned long long *count) {
+  static unsigned long long corrected = 7;
+  (void)h;
+  if (counter) return NOT_SUPPORTED;
+  *count = kind ? 1 : (corrected += 3);
+  return SUCCESS;
+}
 int nvmlDeviceGetCurrentClocksEventReasons(void *h, unsigned long long *bits) {
   (void)h;
   *bits = reasons++ ? 0x41 : 0x4;

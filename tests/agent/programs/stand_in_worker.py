@@ -59,8 +59,8 @@ def read(fd: int, form: str, context: WindowContext) -> Window:  # noqa: ARG001 
 
 
 def window(events: int, context: WindowContext) -> Window:
-    """One kernel of 5 calls and 1 ms on the process's GPU, else on a CPU."""
-    device = next((d for d in context.devices if d.vendor is Vendor.NVIDIA), Device(Vendor.CPU, "cpu"))
+    """One kernel of 5 calls and 1 ms on the process's accelerator, else on a CPU."""
+    device = next((d for d in context.devices if d.vendor is not Vendor.CPU), Device(Vendor.CPU, "cpu"))
     signature = Signature("aten::mm", Kind.MATMUL, op="aten::mm")
     stat = KernelStat(
         signature, 0, 5, 1_000_000, 100_000, 300_000, Histogram.from_values([200_000] * 5), Bound.UNKNOWN, Evidence.NONE

@@ -353,20 +353,24 @@ class DeviceWindow(_message.Message):
     def __init__(self, device: _Optional[int] = ..., span_ns: _Optional[int] = ..., busy_ns: _Optional[int] = ..., causes: _Optional[_Iterable[_Union[IdleCause, _Mapping]]] = ..., exposed_copy_ns: _Optional[int] = ..., exposed_communication_ns: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., state: _Optional[_Union[DeviceState, _Mapping]] = ...) -> None: ...
 
 class DeviceState(_message.Message):
-    __slots__ = ("clock_hz", "clock_max_hz", "power_w", "power_limit_w", "temperature_c", "throttle")
+    __slots__ = ("clock_hz", "clock_max_hz", "power_w", "power_limit_w", "temperature_c", "throttle", "ecc_corrected", "ecc_uncorrected")
     CLOCK_HZ_FIELD_NUMBER: _ClassVar[int]
     CLOCK_MAX_HZ_FIELD_NUMBER: _ClassVar[int]
     POWER_W_FIELD_NUMBER: _ClassVar[int]
     POWER_LIMIT_W_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_C_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_FIELD_NUMBER: _ClassVar[int]
+    ECC_CORRECTED_FIELD_NUMBER: _ClassVar[int]
+    ECC_UNCORRECTED_FIELD_NUMBER: _ClassVar[int]
     clock_hz: float
     clock_max_hz: float
     power_w: float
     power_limit_w: float
     temperature_c: float
     throttle: str
-    def __init__(self, clock_hz: _Optional[float] = ..., clock_max_hz: _Optional[float] = ..., power_w: _Optional[float] = ..., power_limit_w: _Optional[float] = ..., temperature_c: _Optional[float] = ..., throttle: _Optional[str] = ...) -> None: ...
+    ecc_corrected: int
+    ecc_uncorrected: int
+    def __init__(self, clock_hz: _Optional[float] = ..., clock_max_hz: _Optional[float] = ..., power_w: _Optional[float] = ..., power_limit_w: _Optional[float] = ..., temperature_c: _Optional[float] = ..., throttle: _Optional[str] = ..., ecc_corrected: _Optional[int] = ..., ecc_uncorrected: _Optional[int] = ...) -> None: ...
 
 class IdleCause(_message.Message):
     __slots__ = ("cause", "total_ns", "count", "longest_ns", "example", "startup_ns", "startup_count", "steady_longest_ns", "steady_example")

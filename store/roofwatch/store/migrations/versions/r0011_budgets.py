@@ -1,4 +1,4 @@
-"""What each window was charged and how its job's account stood; how processes stand with their agents."""
+"""What each window was charged and how its job's account stood; how processes stand with their agents; ECC counts."""
 
 from typing import Any
 
@@ -33,6 +33,8 @@ def upgrade() -> None:
     """Add them; of windows and processes that are there already nothing is known."""
     for column in _budget():
         op.add_column("windows", column)
+    for name in ("ecc_corrected", "ecc_uncorrected"):
+        op.add_column("window_devices", sa.Column(name, sa.BigInteger(), nullable=True))
     op.create_table(
         "process_states",
         sa.Column("process_id", KEY, primary_key=True, autoincrement=False, nullable=False),
