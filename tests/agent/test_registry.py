@@ -215,7 +215,7 @@ def test_a_process_that_registers_again_replaces_itself(agents, job):
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("mode", ["--user", "--system"])
 def test_another_user_may_register_only_with_a_system_agent(agents, short, mode):
-    """The socket is 0600 and, were it open, the uid is refused; a system agent takes any uid, but tells no status."""
+    """The socket is 0600 and, were it open, the uid is refused; a system agent takes any uid."""
     agent = agents("--interval", "3600", mode)
     system = mode == "--system"
     assert (agent.socket.stat().st_mode & 0o777) == (0o666 if system else 0o600)
@@ -225,7 +225,30 @@ def test_another_user_may_register_only_with_a_system_agent(agents, short, mode)
     agent.socket.chmod(0o666)
     told = as_nobody(lambda: [answer_to(agent.socket, say) for say in (HELLO, {"type": "status"})])
 
-    assert told == (["welcome", "closed"] if system else ["rejected", "rejected"])
+    assert told == (["welcome", "status"] if system else ["rejected", "rejected"])
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user needs root")
+def test_a_user_is_told_of_its_own_processes_root_of_all(agents, short, job):
+    """Root has a process, nobody has one: nobody sees one of the two, and no counter of what others do."""
+    agent = agents("--interval", "3600", "--system")
+    for path in (short, agent.socket.parent):
+        path.chmod(0o755)
+    job(agent.socket, model="of-root")
+
+    def look():
+        channel = protocol.job_side(raw(agent.socket))
+        channel.send({**HELLO, "model": "of-nobody"})
+        assert channel.receive()[0][0]["type"] == "welcome"
+        return status_of.request(str(agent.socket)), agent.status()["processes"]
+
+    told, count = as_nobody(look)
+    assert ([p["model"] for p in told["process_list"]], told["processes"], count) == (["of-nobody"], 1, 1)
+    assert (told["of_user"], told["connections"], told["windows"], told["spool"]) == (True, {}, {}, {})
+    whole = agent.status()
+    assert {p["model"] for p in whole["process_list"]} >= {"of-root"}
+    assert whole["connections"]["registered"] == 2
+    assert "of_user" not in whole
 
 
 def test_status_of_no_agent_is_one_sentence(short):

@@ -166,12 +166,14 @@ class Agent:
         told = {"changed": ",".join(taken) or "nothing", "needs_restart": ",".join(cold) or None}
         self._log.warning("reloaded", **told) if cold else self._log.info("reloaded", **told)
 
-    def _status(self) -> Mapping[str, Any]:
+    def _status(self, uid: int | None = None) -> Mapping[str, Any]:
+        """What it says of itself: to its user and root all of it, to another user what is of that user's processes."""
         parser, uplink = self._intake.parser, self._uplink
-        return status.report(
+        members = [m for m in self._registry.members() if uid is None or m.connection.uid == uid]
+        report = status.report(
             version=self._version,
             uptime_s=time.monotonic() - self._started,
-            members=[(m, self._intake.scheduler.budget_of(m)) for m in self._registry.members()],
+            members=[(m, self._intake.scheduler.budget_of(m)) for m in members],
             counters=self._counters,
             spool=self._spool,
             parsing={"alive": parser.workers, "backlog": parser.backlog},
@@ -190,6 +192,7 @@ class Agent:
                 "log_level": self._config.log_level,
             },
         )
+        return report if uid is None else status.of_user(report)
 
     def figures(self) -> Mapping[str, Any]:
         """What metrics tell: the status, and the cost of windows."""

@@ -85,7 +85,7 @@ class Registry:
         counters: Counters,
         log: Log,
         rules: Rules,
-        status: Callable[[], Mapping[str, Any]],
+        status: Callable[[int | None], Mapping[str, Any]],
     ) -> None:
         self._node = node
         self._boot_s = boot_s
@@ -204,8 +204,8 @@ class Registry:
         elif kind == protocol.GRAPH_LOGS and member is not None:
             self._handler.graph_logs(member, message)
         elif kind == STATUS and member is None:
-            if connection.uid in (os.getuid(), 0):
-                connection.send({"type": STATUS, **self._status()})
+            all_of_it = connection.uid in (os.getuid(), 0)
+            connection.send({"type": STATUS, **self._status(None if all_of_it else connection.uid)})
             connection.close("status")
 
     def _hello(self, connection: Connection, message: dict[str, Any]) -> None:

@@ -62,6 +62,12 @@ def report(
     }
 
 
+def of_user(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a user whose agent it is not: its own processes, and nothing of what others do."""
+    shown = ("version", "uptime_s", "processes", "process_list", "reasons", "settings")
+    return {**{key: value if key in shown else {} for key, value in report.items()}, "of_user": True}
+
+
 def request(path: str, timeout_s: float = 5.0) -> dict[str, Any]:
     """Ask the agent that listens on ``path``.
 

@@ -213,6 +213,8 @@ def agent(asked: Asked) -> Check:
         report = status.request(asked.socket)
     except RoofwatchError:
         return Check("agent", "fail", f"none listens on {asked.socket}", "start one: roofwatch agent")
+    if report.get("of_user"):
+        return Check("agent", "ok", f"the system's, {report['processes']} of your processes registered")
     windows = report["windows"]
     what = (
         f"{report['processes']} processes, windows: {windows.get('recorded', 0)} recorded, {windows.get('stored', 0)} "
@@ -236,15 +238,18 @@ def spool(asked: Asked) -> Check:
         report = status.request(asked.socket)
     except RoofwatchError:
         return Check("spool", "warn", "unknown without an agent", "start one: roofwatch agent")
+    if report.get("of_user"):
+        return Check("spool", "ok", "told to the agent's user and root only")
     kept, uplink = report["spool"], report["uplink"]
     free = shutil.disk_usage(Path(kept["path"]).parent).free
     what = f"{kept['windows']} windows, {kept['bytes'] / 1e6:.1f} MB wait in {kept['path']}"
     if free < LOW_DISK_BYTES:
         return Check("spool", "warn", f"{what}; the disk has {free / 1e9:.1f} GB left", "make room on that disk")
-    if not uplink["store"]:
-        return Check("spool", "warn", f"{what}; the agent has no store", "start it with --store HOST:PORT")
     if not uplink["connected"]:
-        return Check("spool", "warn", f"{what}; {uplink['last_error'] or 'not connected'}", "look at the store below")
+        why, advice = uplink["last_error"] or "not connected", "look at the store below"
+        if not uplink["store"]:
+            why, advice = "the agent has no store", "start it with --store HOST:PORT"
+        return Check("spool", "warn", f"{what}; {why}", advice)
     if kept["windows"] > SPOOL_WAITING:
         return Check("spool", "warn", what, "the store is slower than the agents: look at its load")
     return Check("spool", "ok", what)
