@@ -10,7 +10,7 @@ from roofwatch.hook import identity
 def test_place_of_the_environment() -> None:
     """The downward API's variables and OpenTelemetry's, under its names; what ``roofwatch run`` names stands above."""
     environ = {
-        "POD_NAME": "train-0", "POD_NAMESPACE": "ml", "POD_UID": "", "SECRET": "hidden", "PATH": "/bin",
+        "POD_NAME": "train-0", "POD_NAMESPACE": "ml", "POD_UID": "", "CONTAINER_NAME": "c", "SECRET": "hidden",
         "OTEL_SERVICE_NAME": "trainer", "ROOFWATCH_LABELS": '{"git": "abc", "service.name": "mine"}',
         "OTEL_RESOURCE_ATTRIBUTES": "service.version=1%2C2, k8s.pod.name=other,api.key=hidden,token,host.name=x,=,",
     }  # fmt: skip

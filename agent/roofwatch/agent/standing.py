@@ -22,7 +22,14 @@ def why_asked(slot: Slot, trigger: Trigger) -> str:
     """Why a window is asked for now: why the interval before it was what it was, or that somebody wants it."""
     if trigger is Trigger.REQUESTED:
         return REQUESTED
-    return slot.reason if slot.rates.taken else COLD_START
+    return _reason(slot) if slot.rates.taken else COLD_START
+
+
+def _reason(slot: Slot) -> str:
+    """Why the present interval is what it is; what a window held is known only once it is read."""
+    if slot.reason in {governor.SCHEDULE, governor.LEARNING}:
+        return governor.SCHEDULE if slot.rates.settled or not slot.rates.taken else governor.LEARNING
+    return slot.reason
 
 
 def interval_s(slot: Slot, nominal_s: float) -> float:
@@ -41,7 +48,7 @@ def of_window(slot: Slot, asked: Open, now: float) -> BudgetState:
 
 def of_process(slot: Slot, now: float, nominal_s: float, event_cap: int) -> BudgetState:
     """The account now, and the schedule of the next window."""
-    reason = slot.reason if slot.rates.taken or slot.answered_at is not None else COLD_START
+    reason = _reason(slot) if slot.rates.taken or slot.answered_at is not None else COLD_START
     return _state(slot, now, reason, interval_s(slot, nominal_s), event_cap)
 
 
@@ -97,7 +104,7 @@ class Standing:
 
 def _told(slot: Slot) -> tuple[object, ...]:
     """What makes it worth a word; spend alone does not, it changes with every second."""
-    return slot.reason, *sorted(slot.skipped.items())
+    return _reason(slot), *sorted(slot.skipped.items())
 
 
 def _process(slot: Slot, budget: BudgetState) -> ProcessState:

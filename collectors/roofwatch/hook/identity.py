@@ -22,13 +22,12 @@ _PLACES = (
     ("POD_NAME", "k8s.pod.name"),
     ("POD_NAMESPACE", "k8s.namespace.name"),
     ("POD_UID", "k8s.pod.uid"),
-    ("CONTAINER_NAME", "k8s.container.name"),
     ("OTEL_SERVICE_NAME", "service.name"),
 )
 _ATTRIBUTES = frozenset(  # of OTEL_RESOURCE_ATTRIBUTES
     [name for _, name in _PLACES]
     + ["service.namespace", "service.version", "service.instance.id", "deployment.environment.name"]
-    + ["k8s.cluster.name", "k8s.job.name", "k8s.statefulset.name", "k8s.deployment.name"]
+    + ["k8s.container.name", "k8s.cluster.name", "k8s.job.name", "k8s.statefulset.name", "k8s.deployment.name"]
 )
 _CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 
