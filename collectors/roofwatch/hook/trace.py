@@ -1,11 +1,19 @@
 """The trace of a window: memory of ours that no path names, on its way to the agent as a descriptor."""
 
+import itertools
 import os
 import tempfile
+import time
 from typing import Any, Callable, Dict, Optional
 
 from . import protocol
 from .descriptors import Mark, lifted
+
+_PREFIX = "roofwatch-window-"
+_STALE_S = 600.0  # no save takes so long
+_LOOK_AT_MOST = 10_000  # entries of the temporary folder
+
+_swept = False
 
 
 class Taken:
@@ -54,11 +62,12 @@ def save_private(save: Callable[[str], None]) -> int:
     """Run ``save(path)`` so that what it writes lands in anonymous memory; the descriptor. Raises OSError.
 
     Kineto writes ``path + ".tmp"`` and renames it. So that name is a link to the memory, in a folder of ours: even of
-    a process that is killed meanwhile nothing stays but a folder.
+    a process that is killed meanwhile nothing stays but a folder, until another process takes its first window.
     """
+    _sweep()
     fd = lifted(os.memfd_create("roofwatch"))  # both close-on-exec
     try:
-        folder = tempfile.mkdtemp(prefix="roofwatch-")
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
         try:
             os.symlink("/proc/self/fd/%d" % fd, os.path.join(folder, "window.tmp"))
             save(os.path.join(folder, "window"))
@@ -71,6 +80,24 @@ def save_private(save: Callable[[str], None]) -> int:
         os.close(fd)
         raise
     return fd
+
+
+def _sweep() -> None:
+    """Once a process: remove the folders of this user's processes that were killed while they saved."""
+    global _swept
+    if _swept:
+        return
+    _swept = True
+    try:
+        with os.scandir(tempfile.gettempdir()) as entries:
+            for entry in itertools.islice(entries, _LOOK_AT_MOST):
+                if not entry.name.startswith(_PREFIX):
+                    continue
+                told = entry.stat(follow_symlinks=False)
+                if told.st_uid == os.getuid() and time.time() - told.st_mtime > _STALE_S:
+                    _remove(entry.path)
+    except OSError:
+        pass
 
 
 def _remove(folder: str) -> None:
