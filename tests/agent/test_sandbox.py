@@ -16,7 +16,7 @@ from roofwatch.model import devices
 from roofwatch.model.record import Peak, Peaks
 
 PROGRAM = Path(__file__).parent / "programs" / "confined.py"
-STILL = {"make a thread", "talk", "import", "read its memory", "tell the time"}
+STILL = {"make a thread", "talk", "import", "read its memory", "tell the time", "limit itself"}
 FILES = {"read a secret", "list a folder", "write a file", "change a file", "delete a file", "make a folder"}
 
 
@@ -50,13 +50,13 @@ def test_system_calls_are_refused(confined):
     if "seccomp" not in confined["taken"]:
         pytest.skip("no filter of system calls for this kernel or machine")
     tries = set(confined["told"]) - STILL - FILES
-    assert len(tries) == 8
+    assert len(tries) == 11
     assert {name: confined["told"][name] for name in tries} == dict.fromkeys(tries, "PermissionError")
 
 
-def outcome(steps: bytes, arch: int, number: int, flags: int = 0) -> int:
-    """The filter run by a small machine of our own, as filter.h describes it."""
-    data = struct.pack("=iIQ6Q", number, arch, 0, flags, 0, 0, 0, 0, 0)
+def outcome(steps: bytes, arch: int, number: int, first: int = 0) -> int:
+    """The filter run by a small machine of our own, as filter.h has it; ``first``: the first argument."""
+    data = struct.pack("=iIQ6Q", number, arch, 0, first, 0, 0, 0, 0, 0)
     at, value = 0, 0
     while True:
         code, true, false, operand = struct.unpack_from("=HBBI", steps, at * 8)
@@ -75,18 +75,22 @@ def outcome(steps: bytes, arch: int, number: int, flags: int = 0) -> int:
 @pytest.mark.parametrize(("machine", "column"), [("x86_64", 0), ("aarch64", 1)])
 def test_the_filter_of_each_machine(machine, column):
     """Every denied call, calls of another machine, processes but not threads; everything else passes."""
-    steps, arch = sandbox.program(machine), sandbox.ARCHITECTURES[machine][0]
+    steps, arch = sandbox.program(machine, 4711), sandbox.ARCHITECTURES[machine][0]
     refused = sandbox.ERRNO | sandbox.EPERM
     denied = {numbers[column] for numbers in sandbox.DENIED.values()} - {None}
-    clone = sandbox.CLONE[column]
+    clone, tgkill, prlimit = (of[column] for of in (sandbox.CLONE, sandbox.TGKILL, sandbox.PRLIMIT))
     for number in range(600):
         expected = refused if number in denied else sandbox.ALLOW
-        if number == clone:
+        if number in {clone, tgkill}:
             expected = refused
         if number == sandbox.CLONE3:
             expected = sandbox.ERRNO | sandbox.ENOSYS
         assert outcome(steps, arch, number) == expected, number
     assert outcome(steps, arch, clone, sandbox.CLONE_THREAD | 0x11) == sandbox.ALLOW
+    for number in (tgkill, prlimit):  # of itself, and of others
+        assert outcome(steps, arch, number, 4711) == sandbox.ALLOW
+        assert outcome(steps, arch, number, 4712) == outcome(steps, arch, number, 1) == refused
+    assert outcome(steps, arch, prlimit, 0) == sandbox.ALLOW
     assert outcome(steps, arch ^ 1, 0) == refused
     if machine == "x86_64":
         assert outcome(steps, arch, sandbox.X32 | 41) == refused
@@ -94,7 +98,7 @@ def test_the_filter_of_each_machine(machine, column):
 
 def test_an_unknown_machine_has_no_filter():
     """Better none than one with the wrong numbers."""
-    assert sandbox.program("riscv64") is None
+    assert sandbox.program("riscv64", 1) is None
 
 
 def test_neither_root_nor_a_home_may_be_read():

@@ -43,6 +43,7 @@ X32 = 0x40000000  # x86-64's second table of numbers
 EPERM, ENOSYS = 1, 38
 CLONE_THREAD = 0x00010000
 CLONE, CLONE3 = (56, 220), 435
+TGKILL, PRLIMIT = (234, 131), (302, 261)  # of this process only: the C library calls them for abort and setrlimit
 DENIED: dict[str, tuple[int, int | None]] = {
     "socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
     "execve": (59, 221), "execveat": (322, 281), "fork": (57, None), "vfork": (58, None), "kill": (62, 129),
@@ -56,6 +57,9 @@ DENIED: dict[str, tuple[int, int | None]] = {
     "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
     "tkill": (200, 130), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424), "shmget": (29, 194), "shmat": (30, 196), "msgget": (68, 186), "semget": (64, 190),
+    "setpriority": (141, 140), "ioprio_set": (251, 30), "sched_setparam": (142, 118), "sched_setscheduler": (144, 119),
+    "sched_setaffinity": (203, 122), "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
+    "kcmp": (312, 272), "process_madvise": (440, 440), "process_mrelease": (448, 448),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "open_by_handle_at": (304, 265),
 }  # fmt: skip
 
@@ -108,11 +112,11 @@ def _allow(libc: ctypes.CDLL, rules: int, path: str) -> None:
         os.close(fd)
 
 
-def program(machine: str) -> bytes | None:
-    """The filter of system calls as BPF; None for a machine whose numbers are not known here.
+def program(machine: str, pid: int) -> bytes | None:
+    """The filter of system calls as BPF, for a process; None for a machine whose numbers are not known here.
 
-    A thread may be made, a process not. clone3 tells its flags where no filter can look, so it is said to be missing:
-    the C library then takes clone.
+    A thread may be made, a process not; signals and limits are for this process. clone3 tells its flags where no filter
+    can look, so it is said to be missing: the C library then takes clone.
     """
     if machine not in ARCHITECTURES:
         return None
@@ -125,13 +129,26 @@ def program(machine: str) -> bytes | None:
     # clone: the lower half of its first argument has the flags.
     head += [(EQUAL, 0, 4, CLONE[column]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, CLONE_THREAD), (RETURN, 0, 0, ALLOW)]
     head += [(RETURN, 0, 0, ERRNO | EPERM)]
+    head += _of_itself(TGKILL[column], pid) + _of_itself(PRLIMIT[column], pid, 0)
     tail = [(EQUAL, len(denied) - i, 0, number) for i, number in enumerate(denied)]
     steps = [*head, *tail, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, ERRNO | EPERM)]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
+def _of_itself(number: int, *pids: int) -> list[tuple[int, int, int, int]]:
+    """A call whose first argument must be one of these."""
+    checks = [(EQUAL, len(pids) - i, 0, pid) for i, pid in enumerate(pids)]
+    return [
+        (EQUAL, 0, len(pids) + 3, number),
+        (LOAD, 0, 0, 16),
+        *checks,
+        (RETURN, 0, 0, ERRNO | EPERM),
+        (RETURN, 0, 0, ALLOW),
+    ]
+
+
 def _calls(libc: ctypes.CDLL) -> bool:
-    steps = program(platform.machine())
+    steps = program(platform.machine(), os.getpid())
     if steps is None or sys.byteorder != "little":
         return False
     kept = ctypes.create_string_buffer(steps, len(steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from roofwatch.agent import sandbox
 
+X86 = os.uname().machine == "x86_64"
 secret, folder = Path(sys.argv[1]), Path(sys.argv[2])
 mine, theirs = socket.socketpair()
 taken = sandbox.confine()
@@ -42,10 +44,10 @@ def later_import() -> None:
     sqlite3.connect(":memory:").execute("SELECT 1").fetchone()
 
 
-def raw(number: int) -> None:
+def raw(number: int, *arguments: int) -> None:
     """A system call that Python has no function for."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(number, 0, 0, 0, 0, 0, 0) < 0:
+    if libc.syscall(number, *(*arguments, 0, 0, 0, 0, 0, 0)[:6]) < 0:
         raise OSError(ctypes.get_errno(), "")
 
 
@@ -62,7 +64,11 @@ TRIES = {
     "fork": os.fork,
     "spawn": lambda: os.posix_spawn("/bin/true", ["true"], {}),
     "signal another": lambda: os.kill(os.getppid(), signal.SIGCONT),
-    "trace another": lambda: raw(101 if os.uname().machine == "x86_64" else 117),
+    "signal a thread of another": lambda: raw(234 if X86 else 131, os.getppid(), os.getppid(), signal.SIGCONT),
+    "limit another": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE, (0, 0)),
+    "slow another": lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+    "limit itself": lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+    "trace another": lambda: raw(101 if X86 else 117),
     "hide in io_uring": lambda: raw(425),
     "make a thread": thread,
     "talk": talk,
