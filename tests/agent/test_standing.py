@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import time
@@ -18,6 +19,7 @@ from roofwatch.agent.plan import Seen, Wish
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.model.record import Cost, Node, Process, Trigger
 from roofwatch.proto import codec
+from roofwatch.store.unpack import Unpacker
 
 MS = 1_000_000
 COST = {"close_path": "native", "open_ns": 1, "quiesce_ns": 2, "close_ns": 3, "save_ns": 4, "free_ns": 5}
@@ -168,6 +170,28 @@ def test_a_rank_that_goes_leaves_its_window_to_the_others(run_loop):
         told = scheduler.states(())
         assert [(s.process.rank, s.budget.charged_ns) for s in told] == [(0, 50 * MS), (1, None)]
         assert [s.budget.reason for s in told] == ["cold_start", "cold_start"]
+        scheduler.stop()
+
+    run_loop(main)
+
+
+def test_what_a_job_makes_up_spoils_no_segment(run_loop):
+    """A window that cost 2⁵¹ ns, by its own word, at the smallest budget: the store takes what is told of it."""
+
+    async def main():
+        scheduler, _, (member, other) = scheduled(2, interval=60, budget=0.001, hard_stop=1e300)
+        scheduler.request(member, Wish(1, 10))
+        asked = scheduler.answered(member, member.sent[-1]["request"])
+        huge = (1 << 50) - 1
+        scheduler.paid(member, asked, Cost("native", MS, 0, 0, 0, 0, 1, None, huge, huge), 1 << 40, 9)
+        states = scheduler.states(())
+        assert states[0].budget == dataclasses.replace(
+            states[0].budget, charged_ns=huge, balance_ns=-huge, interval_ns=huge, hard_stop_share=1e6
+        )
+        envelope = codec.seal(codec.segment([], {}, states), "a", "b", 1)
+        assert {state.process.id for _, state in Unpacker().unpack(envelope).states} == {
+            member.process.id, other.process.id
+        }  # fmt: skip
         scheduler.stop()
 
     run_loop(main)

@@ -59,6 +59,16 @@ def with_cause(**figures: int) -> Callable[[pb.Segment], object]:
     return change
 
 
+def with_state(**figures: object) -> Callable[[pb.Segment], object]:
+    """Tell how the window's process stands."""
+    return lambda m: m.states.append(pb.ProcessState(**figures))  # type: ignore[arg-type]
+
+
+def budget(**figures: float) -> Callable[[pb.Segment], object]:
+    """Give the first window an account."""
+    return lambda m: m.windows[0].budget.MergeFrom(pb.BudgetState(**figures))  # type: ignore[arg-type]
+
+
 HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "total beyond limit": (lambda m: m.windows[0].kernels.total_ns.__setitem__(0, 1 << 63), "total_ns"),
     "calls beyond limit": (lambda m: m.windows[0].kernels.calls.__setitem__(0, (1 << 64) - 1), "calls"),
@@ -75,6 +85,15 @@ HOSTILE: dict[str, tuple[Callable[[pb.Segment], object], str]] = {
     "histogram beyond time": (lambda m: m.windows[0].kernels.histogram_low.__setitem__(0, 1 << 31), "histogram_low"),
     "histogram lengths": (lambda m: m.windows[0].kernels.histogram_length.__setitem__(0, 9), "histogram columns"),
     "start before 1970": (lambda m: setattr(m.windows[0], "start_unix_ns", -5), "starts at -5"),
+    "spent without end": (budget(spent_share=math.inf), "a budget or what is spent"),
+    "spent is no number": (budget(budget_share=math.nan), "a budget or what is spent"),
+    "charged beyond limit": (budget(charged_ns=-(1 << 62)), "a budget's times"),
+    "negative interval": (budget(interval_ns=-1), "an interval"),
+    "state of no process": (with_state(process=7, unix_ns=1), "list index out of range"),
+    "state before 1970": (with_state(unix_ns=-1), "the time of a state"),
+    "skipped beyond limit": (with_state(unix_ns=1, skipped={"busy": 1 << 60}), "windows not taken"),
+    "skipped for too many reasons": (with_state(unix_ns=1, skipped={str(i): 1 for i in range(99)}), "99 reasons"),
+    "skipped for no text": (with_state(unix_ns=1, skipped={"a" * 99_999: 1}), "a text"),
     "negative duration": (lambda m: setattr(m.windows[0], "duration_ns", -5), "duration_ns"),
     "negative steps": (lambda m: setattr(m.windows[0], "steps", -7), "steps"),
     "negative device time": (lambda m: setattr(m.windows[0].ledger, "device_time_ns", -1), "ledger"),

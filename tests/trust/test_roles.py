@@ -15,6 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from site_of_trust import refusal
 from store_builders import GEMM, hello_of, process_of, segment_of, stat, window_of
 
+from roofwatch.model.record import BudgetState, ProcessState
+from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 
@@ -176,9 +178,12 @@ def test_an_agent_cannot_write_records_of_another_node(site, mutual, tokens, by)
         assert (ack.status, ack.reason) == (pb.REJECTED, "'node-a' may not send records of node 'gpu-b'")
         ack = agent.send(segment_of([own], 1, agent="agent-b"))
         assert (ack.status, ack.reason) == (pb.REJECTED, "'node-a' may not send segments of another agent")
+        state = ProcessState(process_of("gpu-b"), 5, 4, BudgetState("hard_stop"), {"busy": 9})
+        ack = agent.send(codec.seal(codec.segment([own], {}, [state]), "agent-a", "boot-a", 1))
+        assert (ack.status, ack.reason) == (pb.REJECTED, "'node-a' may not send records of node 'gpu-b'")
         assert agent.send(segment_of([own], 2)).status == pb.STORED
         agent.close()
-    assert refused(store, "node") == before + 3
+    assert refused(store, "node") == before + 4
     with closing(sqlite3.connect(database)) as connection:
         hosts = {row[0] for row in connection.execute("SELECT host FROM nodes")}
         uids = {row[0].hex() for row in connection.execute("SELECT uid FROM windows")}

@@ -14,6 +14,8 @@ from roofwatch.model.record import BudgetState, ProcessState, Trigger
 
 AGAIN_S = 60.0  # between two times that a process without windows is told of
 PARTED_MOST = 1024  # processes that are gone and not told of yet
+MOST_NS = (1 << 50) - 1  # what a store takes: a job's word for what a window cost it must not spoil a segment
+MOST_SHARE = 1e6
 # Reasons beside the governor's.
 COLD_START, REQUESTED = "cold_start", "requested"
 
@@ -57,15 +59,19 @@ def _state(slot: Slot, now: float, reason: str, interval: float, event_cap: int)
     spent = account.spent_share(now)
     return BudgetState(
         reason=reason,
-        budget_share=account.budget.share,
-        hard_stop_share=account.budget.hard_stop,
-        spent_share=spent,
-        balance_ns=round(account.balance_ns),
-        charged_ns=None if paid is None else round(paid.cost_ns),
+        budget_share=min(account.budget.share, MOST_SHARE),
+        hard_stop_share=min(account.budget.hard_stop, MOST_SHARE),
+        spent_share=max(-MOST_SHARE, min(spent, MOST_SHARE)),
+        balance_ns=_ns(account.balance_ns),
+        charged_ns=None if paid is None else _ns(paid.cost_ns),
         measured=None if paid is None else paid.measured,
-        interval_ns=round(interval * 1e9),
-        event_cap=event_cap,
+        interval_ns=_ns(interval * 1e9),
+        event_cap=min(event_cap, MOST_NS),
     )
+
+
+def _ns(value: float) -> int:
+    return round(max(-MOST_NS, min(value, MOST_NS)))
 
 
 def owed(slot: Slot, asked: Open) -> Paid:
