@@ -51,6 +51,8 @@ class Devices:
     """Devices by number; ``by_process`` one for each process that has it."""
 
     by_process: bool = False
+    by_node: bool = False  # processes only say which node it is
+    whole: bool = False  # what a device did is one row, whatever kernel: of questions about nothing but histograms
     rows: list[OfDevice] = field(default_factory=list)
     numbers: dict[Hashable, int] = field(default_factory=dict)
 
@@ -281,4 +283,4 @@ def _added(parts: Iterable[Sums]) -> Sums:
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:
     columns, counts, told = _unpacked([row[6:] for row in rows], len(SUM), wanted, histograms=histograms)
     device = np.repeat(np.array([known.number(OfDevice(*row[:6])) for row in rows], np.int64), counts)
-    return Sums(columns, device, told)
+    return Sums(columns, device, told).whole() if known.whole else Sums(columns, device, told)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, ColumnElement, Dialect, Text, bindparam
+from sqlalchemy import BigInteger, Boolean, ColumnElement, Connection, Dialect, Select, Text, bindparam
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import FunctionElement
@@ -47,6 +47,13 @@ def _any(element: _OneOf, compiler: Any, **options: Any) -> str:
 def _each(element: _OneOf, compiler: Any, **options: Any) -> str:
     column, numbers = (compiler.process(clause, **options) for clause in element.clauses)
     return f"{column} IN (SELECT value FROM json_each({numbers}))"  # noqa: S608 - a column and a mark
+
+
+def rows_of(connection: Connection, query: Select[Any], column: ColumnElement[Any], some: Sequence[int]) -> list[Any]:
+    """The rows of a query whose column is one of some numbers; on any engine."""
+    if connection.dialect.name in {"postgresql", "sqlite"}:
+        return list(connection.execute(query.where(one_of(column, "some")), {"some": some}).all())
+    return list(connection.execute(query.where(column.in_(some))).all())
 
 
 def one_of(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:

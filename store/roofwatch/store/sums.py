@@ -59,6 +59,12 @@ class Sums:
             merged = self.histograms.merged(group, len(begins))
         return Sums(result[:, places], self.device[order[begins]][places], merged)
 
+    def whole(self) -> Sums:
+        """As if all were of one kernel: no number of it means anything any more, but histograms do."""
+        columns = self.columns.copy()
+        columns[:KEYS] = 0
+        return Sums(columns, self.device, self.histograms)
+
     def where(self, kept: npt.NDArray[np.bool_]) -> Sums:
         """Some of the rows."""
         if kept.all():

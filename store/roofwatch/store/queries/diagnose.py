@@ -19,6 +19,7 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.gather import OfDevice
 from roofwatch.store.queries import kernels, peers
 from roofwatch.store.queries.coverage import cost, coverage, figures
+from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.queries.timeline import sums
 from roofwatch.store.schema import BOUNDS, NO_KERNELS, processes, signatures, texts, windows
@@ -31,7 +32,7 @@ COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late,
 
 def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """The report; ``limit`` kernels are worth a row."""
-    found, of = kernels.gathered(connection, f)
+    found, of = gathered(connection, f, spread=True)
     parts = kernels.parts_from(found, of)
     devices = kernels.devices_with_peaks(connection, f)
     vendors = {device["model"]: Vendor(device["vendor"]) for device in devices}

@@ -66,7 +66,7 @@ def _grouped(connection: Connection, f: Filter, by: str, size: int, limit: int) 
     at = _ranks(found, rank)
     shown, at = found.where(at >= 0), at[at >= 0]
     wanted = set(shown.signature.tolist())
-    spread, roofs = laid(connection, f, by, size, known, wanted), roofs_of(connection, wanted)
+    spread, roofs = laid(connection, f, by, size, known, wanted, ranked), roofs_of(connection, wanted)
     of_spread = _ranks(spread, rank)
     places = [group.place(by) for group in ranked]
     sums = summed(shown, at, _merged(spread, of_spread, np.arange(len(ranked))), known, roofs) if ranked else []

@@ -8,16 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from roofwatch.model.grouping import Place
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Phase, Vendor
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import Devices, OfDevice
-from roofwatch.store.queries.kernels import gathered
-from roofwatch.store.queries.scope import among, owners
+from roofwatch.store.gather import ROWS, Devices, OfDevice
+from roofwatch.store.queries.gathered import gathered
+from roofwatch.store.queries.scope import IN_LIST, among, owners
+from roofwatch.store.rollup_sources import Conditions
 from roofwatch.store.schema import devices, nodes, processes, signatures, texts
 from roofwatch.store.sums import COLUMN, Sums
 
@@ -129,18 +130,19 @@ def laid(
     size_ns: int,
     known: dict[int, Known],
     wanted: Collection[int] | None = None,
+    shown: Collection[Group] = (),
 ) -> Laid:
     """The kernels of a filter; of ``wanted`` signatures only, then with histograms. What signatures are goes to known.
+
+    Of groups that are not among ``shown`` some may be missing, where that is not empty.
 
     Rows are in the order of what they are: so sums of floats are the same wherever rows come from.
     """
     places = _owned(connection, f, by, size_ns)
-    sums, of = gathered(connection, f, histograms=wanted is not None, wanted=wanted, known=places)
-    ids, at = np.unique(sums.columns[0], return_inverse=True)
-    _learn(connection, by, set(ids.tolist()) - set(known), known)
-    names = sorted({known[i].name for i in ids.tolist()})
-    number = {name: i for i, name in enumerate(names)}
-    name = np.array([number[known[i].name] for i in ids.tolist()], np.int64)[at]
+    places.whole = by in OWNED and wanted is not None and connection.dialect.name != ROWS
+    only = _only(by, shown)
+    sums, of = gathered(connection, f, histograms=wanted is not None, wanted=wanted, known=places, only=only)
+    names, name = _names(connection, by, sums.columns[0], known)
     pairs, row_pair = np.unique(sums.device * max(1, len(names)) + name, return_inverse=True)
     told = [(i // len(names), names[i % len(names)]) for i in pairs.tolist()]
     of_pair = [Group(of[device].model, its, places.owner(of[device])) for device, its in told]
@@ -154,6 +156,28 @@ def laid(
         np.array([device.peaks_id for device in of], np.int64)[sums.device],
     )
     return found if wanted is not None else _ordered(found)
+
+
+def _names(connection: Connection, by: str, signature: Ints, known: dict[int, Known]) -> tuple[list[str], Ints]:
+    """The names that rows are merged by, ascending, and of each row which."""
+    if by in OWNED and known:
+        return [""], np.zeros(len(signature), np.int64)
+    ids, at = np.unique(signature, return_inverse=True)
+    _learn(connection, by, set(ids.tolist()) - set(known), known)
+    names = sorted({known[i].name for i in ids.tolist()})
+    number = {name: i for i, name in enumerate(names)}
+    found: Ints = np.array([number[known[i].name] for i in ids.tolist()], np.int64)[at]
+    return names, found
+
+
+def _only(by: str, shown: Collection[Group]) -> Conditions:
+    """What nodes and devices of the shown groups fulfil; others may, too."""
+    if by not in OWNED or not shown or len(shown) > IN_LIST:
+        return ()
+    named = [nodes.c.host.in_({group.owner.host for group in shown if by == "node" or not group.owner.uuid})]
+    if by == "device":
+        named.append(devices.c.uuid.in_({group.owner.uuid for group in shown if group.owner.uuid}))
+    return [or_(*named)]
 
 
 def _ordered(found: Laid) -> Laid:
@@ -173,8 +197,10 @@ def _owned(connection: Connection, f: Filter, by: str, size_ns: int) -> _Owned:
     number = func.coalesce(least.c.ordinal, d.ordinal)
     query = select(d.id, d.uuid, number).outerjoin(least, least.c.uuid == d.uuid)
     told = {identity: (uuid, index) for identity, uuid, index in connection.execute(query)}
-    hosts = {identity: host for identity, host in connection.execute(of)}  # noqa: C416  # rows are no pairs to mypy
-    return _Owned(by_process=True, by=by, size_ns=size_ns, hosts=hosts, told=told)
+    hosts = dict(map(tuple, connection.execute(of)))
+    if by == "node":  # sums of nodes have a node's number in the place of a process's
+        hosts |= dict(map(tuple, connection.execute(select(nodes.c.id, nodes.c.host))))
+    return _Owned(by_process=True, by_node=by == "node", by=by, size_ns=size_ns, hosts=hosts, told=told)
 
 
 def _learn(connection: Connection, by: str, wanted: set[int], known: dict[int, Known]) -> None:

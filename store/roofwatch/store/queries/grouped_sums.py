@@ -53,10 +53,12 @@ def summed(
 
 def _roof_ns(rows: Laid, roofs: Roofs) -> Floats:
     """The roof of a call of each row; NaN where unknown."""
-    peaks, at = np.unique(rows.peaks, return_inverse=True)
-    pairs, inverse = np.unique(np.stack((rows.signature, at)), axis=1, return_inverse=True)
-    told = [roofs.get((signature, int(peaks[i])), (None, None))[0] for signature, i in pairs.T.tolist()]
-    found: Floats = np.array([np.nan if roof is None else roof for roof in told])[inverse.reshape(-1)]
+    peaks, of = np.unique(rows.peaks, return_inverse=True)
+    ids, at = np.unique(rows.signature, return_inverse=True)
+    pairs, inverse = np.unique(at * len(peaks) + of, return_inverse=True)
+    named = [(int(ids[pair // len(peaks)]), int(peaks[pair % len(peaks)])) for pair in pairs.tolist()]
+    told = [roofs.get(pair, (None, None))[0] for pair in named]
+    found: Floats = np.array([np.nan if roof is None else roof for roof in told])[inverse]
     return found
 
 

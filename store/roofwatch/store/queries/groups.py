@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, not_, or_, select
 
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import DEVICE_COLUMNS, ROWS
@@ -18,7 +18,8 @@ from roofwatch.store.queries.plan import Plan, Which
 from roofwatch.store.queries.scope import device_matches
 from roofwatch.store.rollup_groups import FLEET
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
-from roofwatch.store.schema import devices, kernel_sums, nodes
+from roofwatch.store.rollup_sources import Conditions
+from roofwatch.store.schema import devices, kernel_sums, nodes, processes, rollups
 
 _GIVEN = {HOUR_S: "hours", DAY_S: "days"}
 _NODES = select(nodes.c.id).where(nodes.c.host == bindparam("host")).limit(2)
@@ -88,6 +89,37 @@ def _statement(shape: _Shape) -> Select[Any]:
         .join(devices, devices.c.id == k.device_id)
         .where(times, k.process_id == bindparam("group"))
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OfNodes:
+    """Nodes that have sums in some of the hours and days."""
+
+    groups: list[int]
+    buckets: Mapping[int, list[int]]
+
+    def apart(self) -> ColumnElement[bool]:
+        """Pieces that no such sum holds; of rollups joined with processes."""
+        r, own = rollups.c, kernel_sums.alias("own")
+        held = select(own.c.grain).where(
+            own.c.grain == r.grain, own.c.bucket_unix_ns == r.bucket_unix_ns, own.c.process_id == processes.c.node_id
+        )
+        there = [and_(r.grain == grain, r.bucket_unix_ns.in_(of)) for grain, of in self.buckets.items()]
+        return not_(and_(or_(*there), held.exists()))
+
+
+def of_nodes(connection: Connection, f: Filter, chosen: Plan, only: Conditions) -> OfNodes | None:
+    """Sums of nodes that hold a part of a plan; None where none does, or processes are chosen. ``only`` these nodes."""
+    if f.process or f.model or f.job or f.labels:
+        return None
+    k, groups = kernel_sums.c, set[int]()
+    buckets = {grain: of for grain in (HOUR_S, DAY_S) if (of := list(_buckets(chosen, grain)))}
+    wanted = [*only, *([nodes.c.host == f.node] if f.node is not None else [])]
+    for grain, of in buckets.items():
+        query = select(k.process_id).join(nodes, nodes.c.id == k.process_id).distinct()
+        query = query.where(k.grain == grain, one_of(k.bucket_unix_ns, "some"), *wanted)
+        groups.update(connection.scalars(query, {"some": of}))
+    return OfNodes(sorted(groups), buckets) if groups else None
 
 
 def _group(connection: Connection, f: Filter, chosen: Plan) -> int | None:

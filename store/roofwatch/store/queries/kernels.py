@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +15,15 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Vendor
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import Devices, Models, OfDevice, from_groups, from_pieces, from_rows, from_windows
+from roofwatch.store.gather import OfDevice
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
-from roofwatch.store.queries.groups import Grouped, grouped
+from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plan, rows_of, windows_only
-from roofwatch.store.queries.scope import among, device_matches, device_sets_of, owners
+from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.scope import among
 from roofwatch.store.rollup_sources import Conditions
-from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures, windows
+from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures
 from roofwatch.store.sums import COLUMN, Sums
 
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
@@ -127,48 +127,6 @@ def leading_peaks(connection: Connection, f: Filter) -> int | None:
 def _known(connection: Connection, f: Filter, *, spread: bool = False) -> tuple[Sums, list[_Told]]:
     """All kernels of a filter, one row as ``_merged`` has them."""
     return once(connection, f, "kernels", lambda: _merged(*gathered(connection, f, spread=spread)))
-
-
-def gathered(
-    connection: Connection,
-    f: Filter,
-    *,
-    histograms: bool = False,
-    wanted: Collection[int] | None = None,
-    where: Conditions = (),
-    known: Devices | None = None,
-    spread: bool = False,
-) -> tuple[Sums, list[OfDevice]]:
-    """The kernels of a filter, one row a device model, signature, bound and evidence; of ``wanted`` signatures only.
-
-    ``where`` limits the windows further (columns of ``windows``): then they are read one by one. ``known`` says what is
-    one device, else its model, vendor and peaks do. Unless that is by process, hours and days may come from sums of a
-    node or of the fleet, whose devices stand for all of their model, vendor and peaks. ``spread``: histograms will be
-    asked for, too.
-    """
-    spread = spread or histograms
-    chosen, known = windows_only(f) if where else plan(connection, f), known or Models()
-    parts = []
-    if chosen.has_windows:
-        own = [chosen.windows, *owners(f), *device_sets_of(f, windows.c.devices_id), *where]
-        parts.append(from_windows(connection, own, device_matches(f), known, histograms=histograms, wanted=wanted))
-    of = None if known.by_process or not chosen.has_pieces else grouped(connection, f, chosen, spread=spread)
-    if of is not None:
-        chosen = of.rest
-        parts.append(_of_group(connection, f, of, known, histograms=histograms, wanted=wanted))
-    if chosen.has_pieces:
-        own = [chosen.pieces, *owners(f), *device_matches(f)]
-        parts.append(from_pieces(connection, own, known, histograms=histograms, wanted=wanted))
-    return Sums.joined(parts), known.rows
-
-
-def _of_group(
-    connection: Connection, f: Filter, of: Grouped, known: Devices, *, histograms: bool, wanted: Collection[int] | None
-) -> Sums:
-    if of.rows is not None:
-        return from_rows(of.rows, known, histograms=histograms, wanted=wanted)
-    told = device_matches(f)
-    return from_groups(connection, of.buckets, [of.group], told, known, histograms=histograms, wanted=wanted)
 
 
 def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignaturePart]]:

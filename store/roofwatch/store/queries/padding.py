@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, func, select
 
+from roofwatch.model.answer_rows import StatSum
 from roofwatch.model.padding import PaddingSum
 from roofwatch.model.padding_report import report
 from roofwatch.model.padding_schemes import Seen
@@ -17,11 +18,13 @@ from roofwatch.model.padding_split import Batches
 from roofwatch.model.padding_time import device_time
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
+from roofwatch.store.one_of import rows_of
 from roofwatch.store.queries import kernels
-from roofwatch.store.queries.scope import IN_LIST, among, windows_of
+from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.schema import windows
 
 MOST_TEXT = 3_000_000  # characters of lengths that one answer reads, of the latest windows: a third of a second
+TEXTS = 400  # windows whose lengths are read at once
 MOST_PROCESSES = 64  # whose kernels are asked for one by one, where other processes of the filter told no lengths
 DAY_HOURS = 24.0
 
@@ -36,9 +39,7 @@ def padding(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     told = PaddingSum()
     left_out = _add(connection, told, found)
     chosen, left, silent = _processes(connection, f, found)
-    parts = _parts(connection, f, chosen, whole=not silent and not left)
-    sums = kernels.sums_of(connection, f, parts, list(parts), histograms=False)
-    time = device_time((one for group in sums.values() for one in group), Batches(told.shapes))
+    time = device_time(_sums(connection, f, chosen, whole=not silent and not left), Batches(told.shapes))
     period, apart = _period_ns(connection, f, chosen) if chosen else (None, 0)
     hours = max(0.0, time.total_ns - apart) / period * DAY_HOURS if period else None
     return {
@@ -86,12 +87,13 @@ def _add(connection: Connection, told: PaddingSum, found: Sequence[Any]) -> int:
 def _lengths(connection: Connection, told: PaddingSum, numbers: Sequence[int], weights: FloatArray) -> int:
     """Add lengths and shapes, of the latest windows first, until they are too many; how many are left out."""
     w, room = windows.c, MOST_TEXT
-    for begin in range(0, len(numbers), IN_LIST):
+    query = select(w.id, w.padding_lengths, w.padding_shapes)
+    for begin in range(0, len(numbers), TEXTS):
         if room <= 0:
             return len(numbers) - begin
-        block = numbers[begin : begin + IN_LIST]
-        query = select(w.id, w.padding_lengths, w.padding_shapes).where(w.id.in_(block))
-        texts = {i: (lengths or "[]", shapes or "[]") for i, lengths, shapes in connection.execute(query)}
+        block = numbers[begin : begin + TEXTS]
+        rows = rows_of(connection, query, w.id, block)
+        texts = {i: (lengths or "[]", shapes or "[]") for i, lengths, shapes in rows}
         lengths, shapes = zip(*(texts[i] for i in block), strict=True)
         room -= sum(map(len, (*lengths, *shapes)))
         own = np.repeat(weights[begin : begin + len(block)], [text.count("[") - 1 for text in lengths])
@@ -120,17 +122,16 @@ def _processes(connection: Connection, f: Filter, found: Sequence[Any]) -> tuple
     return kept, len(told) - len(kept), silent
 
 
-def _parts(
-    connection: Connection, f: Filter, chosen: Sequence[int], *, whole: bool
-) -> dict[kernels.Key, list[kernels.SignaturePart]]:
+def _sums(connection: Connection, f: Filter, chosen: Sequence[int], *, whole: bool) -> list[StatSum]:
     """The kernels of the chosen processes; ``whole``: these are all that the filter means."""
     if whole:
-        return kernels.parts_of(connection, f)
+        return kernels.all_sums(connection, f)
     parts: dict[kernels.Key, list[kernels.SignaturePart]] = {}
     for identity in chosen:
         for key, group in kernels.parts_of(connection, replace(f, process=f"{identity:016x}")).items():
             parts.setdefault(key, []).extend(group)
-    return parts
+    sums = kernels.sums_of(connection, f, parts, list(parts), histograms=False)
+    return [one for group in sums.values() for one in group]
 
 
 def _period_ns(connection: Connection, f: Filter, chosen: Collection[int]) -> tuple[int | None, int]:
