@@ -24,6 +24,8 @@ from roofwatch.model.record import (
     Trigger,
 )
 
+BORROWED, CHANGED = "borrowed", "changed"  # what became of a window that was to borrow shapes
+
 
 class Category(StrEnum):
     """What sort of device record a group holds."""
@@ -162,6 +164,8 @@ class RawProfile:
     python_events: int = 0  # Python functions recorded on the host's threads: stacks were switched on
     step_ns: tuple[int, ...] = ()  # lengths of the source's own steps, in order, the first thousand of them
     unused: RawDevice | None = None  # an accelerator over the window, where nothing was launched for any
+    lent: bytes = b""  # its step, for windows that recorded no shapes (``kineto.lending``)
+    borrowed: str = ""  # ``BORROWED`` or ``CHANGED`` where another's was offered
 
 
 @dataclass(frozen=True, slots=True)

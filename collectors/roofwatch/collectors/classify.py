@@ -79,13 +79,19 @@ class _Loan:
 _NOTHING = _Loan()
 
 
-def classify(items: Sequence[Normalized], devices: Sequence[Device]) -> tuple[list[KernelStat], Ledger]:
+def classify(
+    items: Sequence[Normalized], devices: Sequence[Device], *, borrowed: bool = False
+) -> tuple[list[KernelStat], Ledger]:
     """Kernel stats, unique by (signature, device, evidence), and the ledger's sums of device time.
+
+    ``borrowed``: the shapes are those of another window.
 
     The ledger's counts of events and records are the reader's: the caller fills them in.
     """
     merged = _merge(items)
     verdicts = [_verdict(m, devices[m.device]) for m in merged]
+    if borrowed:
+        verdicts = [replace(v, evidence=Evidence.BORROWED) if v.evidence is Evidence.SHAPES else v for v in verdicts]
     loans = _loans(merged, verdicts)
     stats: dict[tuple[int, int, Evidence], KernelStat] = {}
     told = 0 if any(device.vendor is Vendor.ASCEND for device in devices) else None

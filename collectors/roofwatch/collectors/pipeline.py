@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from roofwatch.collectors import ascend_kernels
-from roofwatch.collectors.base import RawDevice, RawGroup, RawProfile, WindowContext
+from roofwatch.collectors.base import BORROWED, RawDevice, RawGroup, RawProfile, WindowContext
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import normalize
 from roofwatch.collectors.storable import storable
@@ -25,7 +25,7 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
         raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
     paths = context.peaks_files or (str(calibration_file()),)
     devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices, raw.groups)]
-    kernels, sums = classify(normalize(raw, devices), devices)
+    kernels, sums = classify(normalize(raw, devices), devices, borrowed=raw.borrowed == BORROWED)
     return Window(
         uid=context.uid,
         process=_process(context.process, raw),

@@ -13,6 +13,7 @@ from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.model.errors import RoofwatchError
 
 if TYPE_CHECKING:
+    from roofwatch.collectors.kineto.lending import Wanted
     from roofwatch.collectors.kineto.source import Progress
 
 Readable = BinaryIO | int | str | os.PathLike[str]  # an open file, a descriptor, or a path
@@ -25,13 +26,15 @@ def read(
     *,
     bounds: tuple[int, int] | None = None,
     known: Known = NOTHING,
+    wanted: Wanted | None = None,
 ) -> RawProfile:
     """Reads one capture, of whatever source it is.
 
     ``bounds`` are begin and end of the window in Unix nanoseconds, as known to who took it: they are the device's
     span, though nothing was recorded at its edges or anywhere in it. Without them the span is what was recorded.
 
-    ``known`` is what was recorded while the graphs were captured that it replays.
+    ``known`` is what was recorded while the graphs were captured that it replays, ``wanted`` which shapes a window of
+    whole steps lends to others, or borrows (of Kineto's traces alone).
 
     A descriptor or an open file is read from its beginning where it can be rewound, and stays open.
 
@@ -40,11 +43,11 @@ def read(
     """
     limits = limits or Limits()
     if not isinstance(file, int | str | os.PathLike):
-        return _read(file, limits, progress, _name(file), bounds, known)
+        return _read(file, limits, progress, _name(file), bounds, known, wanted)
     name = "the trace" if isinstance(file, int) else os.fspath(file)
     try:
         with open(file, "rb", closefd=not isinstance(file, int)) as opened:
-            return _read(opened, limits, progress, name, bounds, known)
+            return _read(opened, limits, progress, name, bounds, known, wanted)
     except OSError as error:
         raise RoofwatchError(f"{name} cannot be opened: {error.strerror or error}.") from error
 
@@ -86,6 +89,7 @@ def _read(
     name: str,
     bounds: tuple[int, int] | None,
     known: Known,
+    wanted: Wanted | None = None,
 ) -> RawProfile:
     """The source is told by how the file begins."""
     _rewind(file)
@@ -95,7 +99,7 @@ def _read(
         raise RoofwatchError(f"{name} is a compressed database: decompress it first.")
     if sort is None and not is_table(head):
         try:
-            return kineto.read(whole, limits, progress, name, bounds, known)
+            return kineto.read(whole, limits, progress, name, bounds, known, wanted)
         except kineto.TraceViewError:  # its beginning did not show it
             if whole is not file:
                 raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofwatch.collectors.base import Limits, RawDevice, RawGroup, RawProfile
+from roofwatch.collectors.base import BORROWED, Limits, RawDevice, RawGroup, RawProfile
 from roofwatch.collectors.graphs import NOTHING, Known
 from roofwatch.collectors.kineto import calls, collectives, graphs
 from roofwatch.collectors.kineto.bounds import Taken, leave_out_later, taken
@@ -16,6 +16,7 @@ from roofwatch.collectors.kineto.columns import Columns
 from roofwatch.collectors.kineto.graphs_captured import captured_launches
 from roofwatch.collectors.kineto.grids import Grids, grids_of
 from roofwatch.collectors.kineto.groups import CPU_OP, Records, Texts, group
+from roofwatch.collectors.kineto.lending import Wanted, borrow, lend
 from roofwatch.collectors.kineto.link import Host, Launches, host_side, launches_of, unfinished
 from roofwatch.collectors.kineto.outline import Outline, device_of, outline_of
 from roofwatch.collectors.kineto.selftime import self_times
@@ -52,10 +53,11 @@ def profile_of(
     name: str,
     bounds: tuple[int, int] | None = None,
     known: Known = NOTHING,
+    wanted: Wanted | None = None,
 ) -> RawProfile:
     """The profile of all that was read; ``bounds`` of the window in Unix nanoseconds, where they are known.
 
-    ``known`` is what graphs launched that were captured before it.
+    ``known`` is what graphs launched that were captured before it, ``wanted`` what it lends to others or borrows.
 
     Raises:
         RoofwatchError: there are neither device records nor the ops of a CPU-only window, and nothing says that a
@@ -75,6 +77,8 @@ def profile_of(
         dropped["after_window"] += leave_out_later(columns, window.end)
     may_be_cut = not document.whole and bool(outline.properties or len(columns.host))
     _require_records(columns, may_be_cut, window is not None and sound, _reasons(problems, dropped), name)
+    lent = lend(columns, wanted.steps) if wanted is not None and wanted.lend else b""
+    borrowed = borrow(columns, wanted.steps, wanted.lent) if wanted is not None and wanted.lent else ""
     host = host_side(columns, window)
     read = _accounts(columns, host, outline, limits, known)
     start, end = bounds or _unix_hull(columns, outline.base_ns)
@@ -91,7 +95,7 @@ def profile_of(
         duration_ns=end - start,
         steps=host.steps,
         has_host_events=len(columns.ops) > 0,
-        shapes_recorded=bool(host.has_inputs.any()),
+        shapes_recorded=bool(host.has_inputs.any()) and borrowed != BORROWED,
         events_read=columns.events,
         pid=_process_id(columns),
         rank=outline.rank,
@@ -102,6 +106,8 @@ def profile_of(
         waits=read.waits,
         step_ns=_step_lengths(host) if window is None else (),
         unused=None if window is None else _unused(columns, host, outline, window),
+        lent=lent,
+        borrowed=borrowed,
     )
 
 

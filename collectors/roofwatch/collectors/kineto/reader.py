@@ -11,6 +11,7 @@ from roofwatch.collectors.graphs import NOTHING, Captured, Known
 from roofwatch.collectors.kineto.columns import Columns
 from roofwatch.collectors.kineto.document import Document
 from roofwatch.collectors.kineto.graphs_captured import captured_in
+from roofwatch.collectors.kineto.lending import Wanted
 from roofwatch.collectors.kineto.link import host_side
 from roofwatch.collectors.kineto.profile import profile_of
 from roofwatch.collectors.kineto.source import Progress, Source
@@ -27,6 +28,7 @@ def read(
     name: str = "the trace",
     bounds: tuple[int, int] | None = None,
     known: Known = NOTHING,
+    wanted: Wanted | None = None,
 ) -> RawProfile:
     """Reads a Kineto trace, plain or gzipped.
 
@@ -37,13 +39,14 @@ def read(
         name: what messages call the file.
         bounds: begin and end of the window in Unix nanoseconds, from who took it; a file does not tell them.
         known: of graphs that the trace replays.
+        wanted: shapes to lend or to borrow, of a window of whole steps.
 
     Raises:
         RoofwatchError: there is nothing in it that could be accounted for; the message says what is wrong and where.
     """
     with no_garbage_collection():
         columns, document = _collect(Source(file, name, limits, progress), limits)
-        return profile_of(columns, document, limits, name, bounds, known)
+        return profile_of(columns, document, limits, name, bounds, known, wanted)
 
 
 def read_captures(

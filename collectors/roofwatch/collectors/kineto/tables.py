@@ -126,6 +126,10 @@ class Table:
         """Keeps the rows where ``mask`` is true."""
         self._columns = {name: small(column[mask]) for name, column in self._columns.items()}
 
+    def put(self, name: str, column: Ints) -> None:
+        """Puts other values in a column's place, one for each row."""
+        self._columns[name] = small(column)
+
     def __getitem__(self, name: str) -> Ints:
         return self._columns[name]
 
