@@ -8,14 +8,15 @@ import signal
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from site_of_trust import fetched, refusal, until
-from store_builders import hello_of, process_of, segment_of, window_of
+from store_builders import GEMM, H100, NORM, hello_of, process_of, segment_of, stat, window_of
 from test_roles import METHODS, Agent, stream
 
-from roofwatch.cli import authority
+from roofwatch.cli import authority, files
 from roofwatch.proto import channel as channels
 from roofwatch.proto import handshake, pages
 from roofwatch.proto.trust import Material
@@ -23,6 +24,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import access, database, server, service
 from roofwatch.store.access import Access, Role, Shown
+from roofwatch.store.proof import follows, proved
 
 CHANGED = ("UNAUTHENTICATED", "what this agent may do has changed: connect again")
 
@@ -183,3 +185,41 @@ def test_a_running_store_takes_other_settings(site):
         assert agent.replies.is_active()
         agent.close()
     assert "roofwatch_store_segments_total" in fetched(store.page)
+
+
+def test_an_agent_of_one_node_cannot_make_up_a_roof_for_others(site, tokens):
+    """What follows from FLOPs, bytes and peaks is stored; a roof or a ridge that does not is refused as a whole."""
+    right = follows(GEMM, H100.peaks)
+    assert right == pytest.approx((540_672 / 3.35e12 * 1e9, 989e12 / 3.35e12))  # by its bytes
+    by_name = replace(NORM, flops=None, bytes=None)
+    made_up = [
+        (GEMM, right[0] * 0.5, right[1]), (GEMM, right[0], right[1] * 2), (NORM, 3.0, None), (by_name, 3.0, None),
+        (by_name, None, 12.0),
+    ]  # fmt: skip
+    with site.channel(tokens, bearer="node-a") as channel:
+        agent = Agent(channel)
+        for number, (signature, roof, ridge) in enumerate(made_up, 900):
+            kernel = stat(replace(signature, kernel=f"k{number}"), [1000], roof_ns=roof, ridge=ridge)
+            window = window_of(f"roof {number}", [kernel], process=process_of("gpu-a"))
+            ack = agent.send(segment_of([window], number))
+            assert ack.status == pb.REJECTED, number
+            assert ack.reason.startswith(f"the roof of kernel 'k{number}' is not what its FLOPs")
+        honest = [stat(GEMM, [1000], roof_ns=right[0], ridge=right[1]), stat(by_name, [50], ridge=right[1])]
+        for number in (990, 991):  # the second time it is known
+            window = window_of(f"roof {number}", honest, process=process_of("gpu-a"))
+            assert agent.send(segment_of([window], number)).status == pb.STORED
+        agent.close()
+    assert 'refused_total{reason="roof"} 5.0' in tokens.metrics()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz", "kineto/cpu_only.json.gz", "kineto/mi300_sglang_decode.json.gz"],
+)
+def test_what_the_readers_tell_of_real_traces_follows(traces, name):
+    """Of NVIDIA, AMD and CPU, by shapes, borrowed and by name."""
+    window, _ = files.window_of(traces / name, files.Origin())
+    told = [k for k in window.kernels if k.roof_ns is not None or k.ridge is not None]
+    assert told
+    wrong = [k for k in told if not proved((k.roof_ns, k.ridge), k.signature, window.devices[k.device].device.peaks)]
+    assert wrong == []

@@ -40,6 +40,7 @@ class Why(StrEnum):
     CERTIFICATE = "certificate"
     ROLE = "role"
     NODE = "node"
+    ROOF = "roof"
 
 
 OPEN = ("/grpc.health.v1.Health/",)  # load balancers ask it, and it tells of nobody's records

@@ -31,6 +31,7 @@ from roofwatch.store.ingest import Writer
 from roofwatch.store.load import Hello
 from roofwatch.store.metrics import Metrics
 from roofwatch.store.outcome import Outcome, rejected
+from roofwatch.store.proof import Proofs
 from roofwatch.store.queries import Queries
 from roofwatch.store.streams import CHANGED, RevokedError, Streams
 from roofwatch.store.unpack import Unpacked, Unpacker
@@ -49,7 +50,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         self._writer, self._hub, self._metrics, self._gate = writer, hub, metrics, gate
         self._budget = Budget()
         metrics.watch(self._budget, hub)
-        self._unpacker = Unpacker()
+        self._unpacker, self._proofs = Unpacker(), Proofs()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
         self._readers: set[asyncio.Task[None]] = set()
         self._streams = Streams(gate)
@@ -212,7 +213,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
             _log.exception("unpacking failed")
             outcome = rejected(f"the store failed on it: {error!r}")
         else:
-            foreign = _foreign(unpacked, connection)
+            foreign = _foreign(unpacked, connection, self._proofs)
             if foreign is not None:
                 self._gate.count(foreign)
             outcome = rejected(foreign.told) if foreign is not None else await self._commit(unpacked)
@@ -233,8 +234,8 @@ def _stranger(caller: Caller, host: str) -> Refusal:
     return Refusal(Why.NODE, f"'{caller.name}' may not send records of node '{host[:MOST_HOST]}'")
 
 
-def _foreign(unpacked: Unpacked, connection: Connection) -> Refusal | None:
-    """Why a segment is not its sender's to send: a record of another node, the number of another agent."""
+def _foreign(unpacked: Unpacked, connection: Connection, proofs: Proofs) -> Refusal | None:
+    """Why a segment is not its sender's to send: a record of another node, of another agent, or a roof made up."""
     caller = connection.caller
     if caller.nodes is None:
         return None
@@ -242,7 +243,11 @@ def _foreign(unpacked: Unpacked, connection: Connection) -> Refusal | None:
         return Refusal(Why.NODE, f"'{caller.name}' may not send segments of another agent")
     hosts = {w.window.process.node.host for w in unpacked.windows}
     hosts |= {state.process.node.host for _, state in unpacked.states}
-    return next((_stranger(caller, host) for host in sorted(hosts) if not caller.may_write(host)), None)
+    for host in sorted(hosts):
+        if not caller.may_write(host):
+            return _stranger(caller, host)
+    doubt = proofs.doubt(unpacked)
+    return None if doubt is None else Refusal(Why.ROOF, doubt)
 
 
 async def _refuse_unreadable(context: Any) -> NoReturn:
