@@ -9,7 +9,7 @@ from itertools import chain
 from sqlalchemy import Connection, select
 
 from roofwatch.model.record import Node, Trigger
-from roofwatch.store import bulk, postgres_partitions, rollup, schema
+from roofwatch.store import bulk, postgres_partitions, rollup, schema, ungreeted
 from roofwatch.store.blocks import pack
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.identity import agent_id, node_id
@@ -48,6 +48,7 @@ class Loader:
     newest: dict[int, int] = field(default_factory=dict)  # the hour that each process has come to
     waiting: dict[int, int] = field(default_factory=dict)  # processes that left something to sum up before an hour
     broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
+    boots: set[int] = field(default_factory=set)  # of agents, that are written
 
     def commit(self) -> None:
         """The transaction was committed."""
@@ -56,6 +57,7 @@ class Loader:
     def rollback(self) -> None:
         """The transaction was not committed."""
         self.dimensions.rollback()
+        self.boots.clear()
 
     def load(self, connection: Connection, group: Sequence[Unpacked | Hello]) -> list[Outcome]:
         """What became of each; only what is new was written."""
@@ -65,6 +67,7 @@ class Loader:
         segments = [work for work in group if isinstance(work, Unpacked)]
         became = self._segments(connection, segments)
         fresh = [work for work, outcome in zip(segments, became, strict=True) if outcome is STORED]
+        ungreeted.write(connection, fresh, self.boots)
         windows = self._new_windows(connection, fresh)
         self.dimensions.write(connection, fresh)
         self._window_parts(connection, windows)
