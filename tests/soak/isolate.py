@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 INSIDE = "ROOFWATCH_SOAK_INSIDE"
+PLAIN = "ROOFWATCH_SOAK_PLAIN"  # to try what is done where namespaces are forbidden
 UNSHARE = (
     "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc", "--net",
     "--ipc",
@@ -26,7 +27,7 @@ def enter() -> bool:
     if os.environ.get(INSIDE):
         _arrange()
         return True
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
+    if os.environ.get(PLAIN) or os.geteuid() != 0 or shutil.which("unshare") is None:
         return _outside()
     if subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode:
         return _outside()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
 import random
 import signal
 import subprocess
@@ -11,11 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 from parts import PROGRAM, family, free_port, signal_all
 
 JOB = Path(__file__).parent / "job.py"
+ROOT = Path(__file__).resolve().parents[2]
 PAUSE_S = 0.05
 NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc")
 ENDS_WITHIN_S = 120.0  # beyond what it was planned for, on a machine that is busy
@@ -60,6 +64,19 @@ class Reference:
 
 
 def references(lengths: Sequence[float], env: Mapping[str, str]) -> dict[Wanted, Reference]:
+    """What every job gives without a hook; kept for the next run of the same jobs on the same machine."""
+    same = [JOB.read_text(), metadata.version("torch"), sys.version, " ".join(platform.uname()), str(wanted(lengths))]
+    name = hashlib.blake2b("\0".join(same).encode(), digest_size=8).hexdigest()
+    kept = ROOT / "build" / f"soak-references-{name}.json"
+    if kept.exists():
+        return {(kind, seed, steps): Reference(*told) for kind, seed, steps, *told in json.loads(kept.read_text())}
+    found = measured(lengths, env)
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json.dumps([[*w, one.result, one.code] for w, one in found.items()]))
+    return found
+
+
+def measured(lengths: Sequence[float], env: Mapping[str, str]) -> dict[Wanted, Reference]:
     """Run every job without a hook, two processes at a time."""
     alone = [w for w in wanted(lengths) if w[0] != "ranks"]
     started = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from chaos import Event
 from parts import family, signal_all
-from world import Site
+from world import AFTER_S, Site
 
 Undo = Callable[[], None]
 
@@ -82,6 +82,8 @@ class Trouble:
         pids = self._pids(event.target)
         if not pids:
             return None
+        if event.target == "postgres":
+            self.site.stopped_until = self._until(event) + AFTER_S
         signal_all(pids, signal.SIGSTOP)
         self._stops.append(pids)
 

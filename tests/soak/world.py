@@ -30,6 +30,7 @@ from roofwatch.store.queries import Queries
 
 POSTGRES_ROOM, SPOOL_ROOM = "400m", "24m"
 DATABASE = "soak"
+AFTER_S = 15.0  # so long what went wrong may show
 FAR = "4000d"  # clocks are stepped: what is of another day must not be old
 
 
@@ -64,6 +65,7 @@ class Disk:
 
     folder: Path
     small: bool
+    bad_until: float = 0.0  # what failed until then may have failed for it
 
     @property
     def full(self) -> bool:
@@ -83,7 +85,13 @@ class Disk:
 
     def free(self) -> None:
         """Again."""
+        if self.full:
+            self.bad_until = time.monotonic() + AFTER_S
         (self.folder / "ballast").unlink(missing_ok=True)
+
+    def bad(self) -> bool:
+        """Whether it is full, or was a moment ago."""
+        return self.full or time.monotonic() < self.bad_until
 
 
 @dataclass
@@ -95,6 +103,7 @@ class Server:
     down_until: float = 0.0
     started: int = 0
     deaths: int = 0
+    bad_until: float = 0.0
 
     def look(self) -> None:
         """As a supervisor does."""
@@ -104,6 +113,7 @@ class Server:
         self.deaths += process is not None
         self.postgres.launch()
         self.started += 1
+        self.bad_until = time.monotonic() + AFTER_S
 
     def kill(self, until: float) -> None:
         """All of it."""
@@ -132,6 +142,7 @@ class Site:
     clocks: dict[str, Clock] = field(default_factory=dict)
     spools: dict[str, Spooled] = field(default_factory=dict)
     network: Network = field(default_factory=Network)
+    stopped_until: float = 0.0  # Postgres, by SIGSTOP, or a moment ago
 
     def build(self) -> None:
         """Make the folders, start everything in order."""
@@ -182,7 +193,9 @@ class Site:
         store.ready()
 
     def _database_is_away(self) -> bool:
-        return self.server.disk.full or not self.server.postgres.answers()
+        server = self.server
+        away = time.monotonic() < max(server.bad_until, self.stopped_until) or server.down_until > time.monotonic()
+        return away or server.disk.bad() or not server.postgres.answers()
 
     def _start_agent(self, name: str) -> None:
         line = self.lines[name] = self.network.line(int(str(self.parts["store"].where)))
@@ -195,7 +208,7 @@ class Site:
         ]  # fmt: skip
         env = {**self.env(), **(self.clocks["a"].env() if name == "a" else {})}
         log = self.folder / f"agent-{name}.log"
-        part = Part(f"agent {name}", command, env, log, socket, lambda: self.disks[name].full)
+        part = Part(f"agent {name}", command, env, log, socket, self.disks[name].bad)
         self.parts[part.name] = part
         part.start()
         part.ready()
