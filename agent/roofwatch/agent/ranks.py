@@ -21,6 +21,7 @@ LEVEL_MOST = 20  # a meeting in a million steps: the shortest steps, the longest
 LISTED = 16  # meetings that a rank is told: it opens at the first that it has not passed
 # A rank is asked so long before a meeting as it may be nearer than it is reckoned to be.
 LEAD_S, LEAD_SHARE = 2.0, 0.1
+SOON_S = 0.05  # what is nearer is now
 LEAD_MOST_S = 15.0  # a rank that waits for a meeting can take no other window
 LEAST_S = 1.0  # that must pass to tell a pace from two counts
 _MASK = (1 << 64) - 1
@@ -42,9 +43,15 @@ def key_of(run: Run) -> int:
     return int.from_bytes(blake2b(f"{job}\0{world_size}".encode(), digest_size=8).digest(), "big")
 
 
-def level_of(interval_s: float, step_ns: float) -> int:
-    """The level whose meetings are about an interval apart (within a factor of √2, on average)."""
-    return min(LEVEL_MOST, max(0, round(math.log2(max(1.0, interval_s * 1e9 / step_ns)))))
+def level_of(interval_s: float, step_ns: float, least_s: float = 0.0) -> int:
+    """The level whose meetings are about an interval apart (within a factor of √2), on average ``least_s`` or more.
+
+    What the budget makes of the interval has to be in the level: nodes that each wait for their own account and then
+    take whatever meeting comes next would hardly meet.
+    """
+    wished = round(math.log2(max(1.0, interval_s * 1e9 / step_ns)))
+    needed = math.ceil(math.log2(max(1.0, least_s * 1e9 / step_ns)))
+    return min(LEVEL_MOST, max(wished, needed))
 
 
 def meetings(key: int, level: int, after: int) -> Iterator[int]:
@@ -109,16 +116,17 @@ class Meeting:
     apart_s: float  # between two meetings, on average
 
 
-def next_meeting(key: int, pace: Pace, interval_s: float, now_s: float) -> Meeting | None:
-    """The job's next meeting; None while its pace is not known."""
+def next_meeting(key: int, pace: Pace, interval_s: float, now_s: float, least_s: float = 0.0) -> Meeting | None:
+    """The job's next meeting, of the level as ``level_of`` says; None while its pace is not known."""
     count, step_ns = pace.count_at(now_s), pace.step_ns
     if count is None or pace.count is None or not step_ns:
         return None
-    level = level_of(interval_s, step_ns)
+    level = level_of(interval_s, step_ns, least_s)
     first = next(meetings(key, level, count))
     # It may be slower than reckoned: then an earlier meeting is still to come.
     behind = count - int(LEAD_SHARE * (count - pace.count)) - int(LEAD_S * 1e9 / step_ns)
     steps = tuple(islice(meetings(key, level, max(pace.count, behind)), LISTED))
-    until_s = (first - count) * step_ns / 1e9
+    until_s = pace.at_s + (first - pace.count) * step_ns / 1e9 - now_s  # not by whole steps: it would be asked for ever
     lead_s = min(LEAD_MOST_S, LEAD_S + LEAD_SHARE * (now_s - pace.at_s + until_s))
-    return Meeting(max(0.0, until_s - lead_s), steps, (step_ns / 1e9) * 2**level)
+    wait_s = until_s - lead_s
+    return Meeting(wait_s if wait_s > SOON_S else 0.0, steps, (step_ns / 1e9) * 2**level)

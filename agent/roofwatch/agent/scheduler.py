@@ -353,7 +353,7 @@ class Scheduler:
             self._arm(slot, random.uniform(0.5, 1.5))
         elif not self._affordable(slot, ranks, now):
             pass  # armed again, or never
-        elif (meeting := self._meeting(slot, now)) is not None and meeting.wait_s > 0:
+        elif (meeting := self._meeting(slot, ranks, now)) is not None and meeting.wait_s > 0:
             self._arm(slot, meeting.wait_s)
         elif now < (free := self._asked_at + self._room(meeting)):
             self._arm(slot, free - now + random.uniform(0, SPACING_S))
@@ -372,11 +372,12 @@ class Scheduler:
         jobs = len({id(slot.account) for slot in self._slots.values()})
         return max(least, min(SPREAD_S, self.interval_s / (8 * max(1, jobs))))
 
-    def _meeting(self, slot: Slot, now: float) -> Meeting | None:
+    def _meeting(self, slot: Slot, ranks: Sequence[Slot], now: float) -> Meeting | None:
         """Where the process's job meets next; None for no rank of several, and while its steps are not known."""
         if slot.run is None:
             return None
-        return next_meeting(key_of(slot.run), slot.pace, self._interval(slot), now)
+        paid_s = max(each.spending.expected_ns for each in ranks) / (self.budget.share * 1e9)
+        return next_meeting(key_of(slot.run), slot.pace, self._interval(slot), now, paid_s)
 
     def _ask(self, ranks: Sequence[Slot], meeting: Meeting | None) -> None:
         """Ask one process, or the ranks of one job for the same steps."""
