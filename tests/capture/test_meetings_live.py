@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 
 import pytest
@@ -21,7 +22,8 @@ def test_two_nodes_take_the_same_steps(site: Site) -> None:
     site.stepping(job, NODES)
 
     def steps() -> dict[str, set[int]]:
-        rows = site.json("windows", "--job", job, "--limit", "0", "--since", "all")["rows"]
+        done = site.call("windows", "--job", job, "--limit", "0", "--since", "all", "--format", "json")
+        rows = json.loads(done.stdout)["rows"]  # none at first
         together = [row for row in rows if row["trigger"] == "synchronized"]
         return {node: {row["first_step"] for row in together if row["node"] == node} for node in NODES}
 
@@ -31,3 +33,6 @@ def test_two_nodes_take_the_same_steps(site: Site) -> None:
     assert set.union(*seen.values()) <= every
     by_chance = len(seen["node-a"]) * len(seen["node-b"]) / max(map(max, seen.values()))
     assert len(set.intersection(*seen.values())) > 2 * by_chance
+    ranks = json.loads(site.call("ranks", "--job", job, "--format", "json").stdout)
+    assert (ranks["basis"]["unit"], ranks["basis"]["of_moments"] >= 2) == ("step", True)  # side by side over nodes
+    assert [(row["rank"], row["node"]) for row in ranks["rows"]] == [(0, "node-a"), (1, "node-b")]
