@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import time
@@ -221,7 +222,12 @@ def test_other_commands_keep_to_it(site, tokens, traces):
     until(lambda: site.ask(*words, *site.flags(bearer="importer")).returncode == 0, "both roles import", 5)
     replay = ("store", "replay", "--synthetic", "--store")
     assert "would be plain text" in told(site, *replay, "store.example:1", code=2)
-    assert "speaks plain text only" in told(site, *flags, *replay, tokens.address, code=2)
+    done = site.ask(*replay, tokens.address, *flags)
+    assert (done.returncode, "'read' has read, and this needs ingest" in done.stderr) == (3, True)
+    words = ("--nodes", "2", "--rate", "40x", "--minutes", "0.05", "--format", "json", *site.flags(bearer="importer"))
+    done = site.ask(*replay, tokens.address, *words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["replay"]["exactly_once"]
     assert "would be plain text" in told(site, "agent", "--store", "store.example:1", code=2)
     assert "--tls-ca nowhere.pem: cannot be read" in told(
         site, "--tls-ca", "nowhere.pem", "agent", "--store", "store.example:1", code=2

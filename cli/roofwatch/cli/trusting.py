@@ -9,9 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from roofwatch.model.errors import UsageError
 from roofwatch.proto.trust import VARIABLES, Trust
-from roofwatch.store.config import is_loopback, parse_address
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 _KEY = "roofwatch.trust"  # in click's meta, which a command shares with the group
@@ -69,18 +67,6 @@ def typed_before() -> dict[str, str]:
         for name, value in typed().items()
         if ctx.get_parameter_source(f"trust_{name}") is ParameterSource.COMMANDLINE
     }
-
-
-def plain_text(address: str) -> None:
-    """For what speaks plain text only: refuse it beyond loopback, unless allowed.
-
-    Raises:
-        UsageError: with what to do.
-    """
-    trust = given()
-    if trust.ca:
-        raise UsageError("this command speaks plain text only: leave out --tls-ca and ask a store on trial")
-    trust.check(address, loopback=is_loopback(parse_address(address)[0]))
 
 
 def forget() -> None:

@@ -221,8 +221,6 @@ def replay(  # noqa: PLR0913, PLR0917 - a parameter for each option
         raise click.UsageError("give a FOLDER of traces, or --synthetic.")
     if store and db:
         raise click.UsageError("--db is for the store that is started; a running one has its own.")
-    if store:
-        trusting.plain_text(store)
     windows = source.of_folder(folder, sys.stderr.write) if folder else source.drawn(seed)
     result = trial.replayed(windows, trial.plan(nodes, rate, minutes * 60, seed), store, db)
     click.echo(render.replayed_json(result) if form == "json" else "\n".join(render.replayed(result)))

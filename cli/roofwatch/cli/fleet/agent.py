@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from roofwatch.proto import channel as channels  # before grpc, which it keeps quiet
+
+# isort: split
 import grpc
 import grpc.aio
 
@@ -18,10 +21,12 @@ from roofwatch.agent.uplink import OPTIONS, UNACKED_MOST
 from roofwatch.cli.fleet.templates import Sent, Source, agent_of, host_of
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.codec import PROTOCOL
+from roofwatch.proto.trust import Material
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 
 BACKOFF_S = (0.5, 5.0)
+REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)  # a thousand agents are a thousand connections
 
 
@@ -37,6 +42,7 @@ class Tally:
     duplicate: int = 0
     rejected: int = 0
     reason: str = ""  # of the last rejection
+    refused: str = ""  # why an agent may not connect
     connections: int = 0
     greeted: int = 0  # agents whose first stream stands
 
@@ -50,7 +56,8 @@ class _Waiting:
 class SimulatedAgent:
     """The agent of one node."""
 
-    def __init__(self, node: int, source: Source, tally: Tally) -> None:
+    def __init__(self, node: int, source: Source, tally: Tally, material: Material) -> None:
+        self._material = material
         self._node, self._source, self._tally = node, source, tally
         self._spool: OrderedDict[int, _Waiting] = OrderedDict()
         self._draw = random.Random(node)
@@ -88,16 +95,21 @@ class SimulatedAgent:
     async def run(self, address: str) -> None:
         """Keep a stream open until cancelled."""
         pause = BACKOFF_S[0]
-        async with grpc.aio.insecure_channel(address, options=(*OPTIONS, *OWN_CONNECTION)) as channel:
+        async with channels.open_aio(address, self._material, (*OPTIONS, *OWN_CONNECTION)) as channel:
             while True:
                 greetings = self._greetings
-                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                try:
                     await self._converse(rpc.IngestStub(channel))
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in REFUSED:
+                        self._tally.refused = error.details() or error.code().name
+                except asyncio.InvalidStateError:
+                    pass
                 pause = BACKOFF_S[0] if self._greetings > greetings else min(BACKOFF_S[1], pause * 2)
                 await asyncio.sleep(pause * self._draw.uniform(0.5, 1))
 
     async def _converse(self, stub: rpc.IngestStub) -> None:
-        stream = stub.Stream()
+        stream = stub.Stream(metadata=self._material.metadata)
         node = pb.Node(host=host_of(self._node), boot_id=f"{self._source.run}-{self._node}")
         hello = pb.AgentHello(
             protocol=PROTOCOL, agent=agent_of(self._source.run, self._node), boot=self._source.run,

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from roofwatch.proto import channel as channels  # before grpc, which it keeps quiet
+
+# isort: split
 import grpc
 import grpc.aio
 import numpy as np
@@ -21,6 +24,7 @@ from roofwatch.cli.fleet.local import Local
 from roofwatch.cli.fleet.templates import FIRST_PID, LABEL, Source, host_of, templates
 from roofwatch.model.errors import RoofwatchError, UnreachableError
 from roofwatch.model.record import Window
+from roofwatch.proto.trust import Material
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 
@@ -126,7 +130,12 @@ def quantile(values: Sequence[float], share: float) -> float | None:
 
 
 def replay(
-    windows: Sequence[Window], plan: Plan, address: str, store: Local | None, say: Callable[[str], None]
+    windows: Sequence[Window],
+    plan: Plan,
+    address: str,
+    store: Local | None,
+    say: Callable[[str], None],
+    material: Material = Material(),
 ) -> Replayed:
     """Run a fleet against a store; ``store`` where its process is ours to look at.
 
@@ -137,17 +146,22 @@ def replay(
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # an agent is a connection, and that is a file
     try:
-        return asyncio.run(_replay(windows, plan, address, store, say))
+        return asyncio.run(_replay(windows, plan, address, store, say, material))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def _replay(
-    windows: Sequence[Window], plan: Plan, address: str, store: Local | None, say: Callable[[str], None]
+    windows: Sequence[Window],
+    plan: Plan,
+    address: str,
+    store: Local | None,
+    say: Callable[[str], None],
+    material: Material,
 ) -> Replayed:
     source = Source(templates(windows, RANKS, random.Random(plan.seed)), plan.run, int(MINUTE_NS / plan.rate))
     tally = Tally()
-    agents = [SimulatedAgent(node, source, tally) for node in range(plan.nodes)]
+    agents = [SimulatedAgent(node, source, tally, material) for node in range(plan.nodes)]
     streams = [asyncio.create_task(agent.run(address)) for agent in agents]
     try:
         await _connected(tally, plan.nodes, address)
@@ -155,8 +169,8 @@ async def _replay(
         before = store.cpu_s() if store else 0.0
         memory = store.resident_bytes() if store else 0
         own, begin = time.process_time(), time.monotonic()
-        async with grpc.aio.insecure_channel(address, options=(("grpc.max_receive_message_length", -1),)) as channel:
-            asking = rpc.QueryStub(channel)
+        async with channels.open_aio(address, material, (("grpc.max_receive_message_length", -1),)) as channel:
+            asking = _Asking(rpc.QueryStub(channel), material.metadata)
             freshness = Freshness(tally)
             ended = asyncio.Event()
             polling = asyncio.create_task(_poll(asking, freshness, plan.run, ended))
@@ -181,6 +195,8 @@ async def _replay(
 async def _connected(tally: Tally, nodes: int, address: str) -> None:
     until = time.monotonic() + CONNECT_S
     while tally.greeted < nodes:
+        if tally.refused:
+            raise UnreachableError(f"the store at {address} refuses: {tally.refused}")
         if time.monotonic() > until:
             raise UnreachableError(
                 f"{tally.greeted:,} of {nodes:,} agents could connect to {address} within {CONNECT_S:g} s"
@@ -188,7 +204,15 @@ async def _connected(tally: Tally, nodes: int, address: str) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _poll(asking: rpc.QueryStub, freshness: Freshness, run: str, ended: asyncio.Event) -> None:
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """A stub and what goes with every call of it."""
+
+    stub: rpc.QueryStub
+    metadata: tuple[tuple[str, str], ...]
+
+
+async def _poll(asking: _Asking, freshness: Freshness, run: str, ended: asyncio.Event) -> None:
     """Until everything that was sent is visible."""
     while True:
         since = freshness.since_ns()
@@ -201,14 +225,15 @@ async def _poll(asking: rpc.QueryStub, freshness: Freshness, run: str, ended: as
         await asyncio.sleep(POLL_S)
 
 
-async def _ask(asking: rpc.QueryStub, query: str, run: str, since_ns: int = 0, process: str = "") -> dict[str, Any]:
+async def _ask(asking: _Asking, query: str, run: str, since_ns: int = 0, process: str = "") -> dict[str, Any]:
     scope = pb.Filter(since_unix_ns=since_ns, labels={LABEL: run}, process=process)
     request = pb.QueryRequest(query=query, filter=scope, limit=20 if query == "top" else 0)
-    answer: dict[str, Any] = json.loads((await asking.Run(request, timeout=ANSWER_S)).answer)
+    response = await asking.stub.Run(request, timeout=ANSWER_S, metadata=asking.metadata)
+    answer: dict[str, Any] = json.loads(response.answer)
     return answer
 
 
-async def _wrong(asking: rpc.QueryStub, plan: Plan, tally: Tally, waiting: int) -> list[str]:
+async def _wrong(asking: _Asking, plan: Plan, tally: Tally, waiting: int) -> list[str]:
     """What is not as it was acknowledged, node by node."""
     found = []
     if waiting:
