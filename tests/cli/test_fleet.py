@@ -20,11 +20,12 @@ from roofwatch.cli.asking import ask
 from roofwatch.cli.fleet import bench, synthetic
 from roofwatch.cli.fleet.agent import Tally
 from roofwatch.cli.fleet.local import PROGRAM, local_store
-from roofwatch.cli.fleet.replay import Freshness, Plan, _wrong, quantile, replay
+from roofwatch.cli.fleet.replay import Freshness, Plan, _Asking, _wrong, quantile, replay
 from roofwatch.cli.fleet.source import of_folder
 from roofwatch.cli.fleet.templates import Sent, Source, scale, templates
 from roofwatch.cli.render import fleet as render
 from roofwatch.proto import codec
+from roofwatch.proto.trust import Material
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.filter import Filter
@@ -123,7 +124,7 @@ def test_what_is_lost_is_told(tmp_path: Path) -> None:
     """A run is exactly once; had more been acknowledged than is stored, or less, its node would be named."""
     plan = Plan(nodes=2, rate=60, seconds=1.0, seed=1, run="abc")
     with local_store(tmp_path) as store:
-        found = replay(synthetic.windows(1), plan, store.address, store, lambda _: None)
+        found = replay(synthetic.windows(1), plan, store.address, store, lambda _: None, Material())
         assert found.wrong == []
         assert found.tally.sent == found.tally.stored == 16  # one interval of a second, eight devices
         assert len(found.lags_s) == 2  # the first window of each segment
@@ -134,7 +135,7 @@ def test_what_is_lost_is_told(tmp_path: Path) -> None:
 
         async def check() -> list[str]:
             async with grpc.aio.insecure_channel(store.address) as channel:
-                return await _wrong(rpc.QueryStub(channel), plan, tampered, 1)
+                return await _wrong(_Asking(rpc.QueryStub(channel), ()), plan, tampered, 1)
 
         assert asyncio.run(check()) == [
             "1 segments were not acknowledged within 60 s",

@@ -135,7 +135,7 @@ def replay(
     address: str,
     store: Local | None,
     say: Callable[[str], None],
-    material: Material = Material(),
+    material: Material,
 ) -> Replayed:
     """Run a fleet against a store; ``store`` where its process is ours to look at.
 
