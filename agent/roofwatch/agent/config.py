@@ -94,6 +94,9 @@ class Config:
     steps: int = _setting(2, _at_least(1, int), "optimizer steps a window covers")
     duration_ms: int = _setting(200, _at_least(1, int), "length of a window of a process without steps", metavar="MS")
     max_events: int = _setting(60_000, _at_least(100, int), "profiler events a window may hold; windows are cut to fit")
+    light_windows: int = _setting(
+        3, _at_least(0, int), "windows in a row that may go without shapes, and borrow them, where the budget is short"
+    )
     npu_metrics: tuple[str, ...] = _setting(
         METRICS[:1], _metrics, f"metric sets of an NPU's windows, in turn: {', '.join(METRICS)}", metavar="NAME,…"
     )
@@ -138,8 +141,8 @@ PROGRAM = Program("agent", ENVIRONMENT, Config)
 # What a running agent takes when it is told to read its settings again (SIGHUP); the rest needs a restart.
 HOT = frozenset(
     {
-        "interval", "budget", "hard_stop", "steps", "duration_ms", "max_events", "npu_metrics", "max_processes",
-        "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "keep_traces_mb",
+        "interval", "budget", "hard_stop", "steps", "duration_ms", "max_events", "light_windows", "npu_metrics",
+        "max_processes", "worker_memory_mb", "worker_seconds", "trace_mb", "spool_mb", "spool_hours", "keep_traces_mb",
         "keep_traces_hours", "tls_ca", "tls_cert", "tls_key",
         "token_file", "job_map", "pod_map", "log_format", "log_level",
     }

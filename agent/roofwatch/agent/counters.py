@@ -36,6 +36,7 @@ class Counters:
     held: Counter[str] = field(default_factory=Counter)  # windows that were due and not asked for, by governor's reason
     connections: Counter[str] = field(default_factory=Counter)  # accepted, registered, rejected_…, closed_…
     drops: Counter[str] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)  # windows without shapes: borrowed, changed
     uplink: Counter[str] = field(default_factory=Counter)
     captures: Counter[str] = field(default_factory=Counter)  # windows by hand: taken, refused, timed_out, lost
     traces: Counter[str] = field(default_factory=Counter)  # kept, not_kept, dropped_bytes, dropped_age

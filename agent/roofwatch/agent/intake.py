@@ -23,7 +23,7 @@ from roofwatch.agent.scheduler import Scheduler
 from roofwatch.agent.sealer import Sealer
 from roofwatch.agent.slot import Ended, Open
 from roofwatch.agent.traces import Traces
-from roofwatch.collectors.base import WindowContext
+from roofwatch.collectors.base import CHANGED, WindowContext
 from roofwatch.hook import protocol
 from roofwatch.model.record import Cost, Device, DeviceWindow, Vendor, Window
 from roofwatch.proto import codec
@@ -141,12 +141,14 @@ class Intake:
                 padding=arrived.padding,
                 first_step=arrived.first_step,
                 bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
+                lend=bool(arrived.shapes and arrived.steps and self.scheduler.lends(answered)),
             )
+            lent = self.scheduler.lent(member) if arrived.steps and not arrived.shapes else b""
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             if answered.asker is not None and answered.asker.keep:
                 self.keeping.keep(pending.uid, fd, arrived.size, arrived.format, member, arrived.start_unix_ns)
-            self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays)))
+            self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays), lent))
 
     def _asked(self, member: Member) -> None:
         """A window was asked for: how do the process's devices run?"""
@@ -188,6 +190,15 @@ class Intake:
         self._counters.drop(reason)
         self._log.warning("window_lost", pid=member.process.pid, reason=reason, detail=detail)
 
+    def _shapes_read(self, pending: Pending, answer: link.Answer, *, told: bool) -> None:
+        """What a window lends, or became of borrowing; one without shapes that could not borrow ends all lending."""
+        if pending.message.shapes:
+            self.scheduler.shapes_read(pending.member, lent=answer.lent if told else None)
+            return
+        self.scheduler.shapes_read(pending.member, borrowed=answer.borrowed or CHANGED)
+        if answer.borrowed:
+            self._counters.shapes[answer.borrowed] += 1
+
     def _parsed(self, job: Job, answer: link.Answer) -> None:
         """The parser's verdict."""
         pending: Pending = job.note
@@ -202,6 +213,7 @@ class Intake:
         step_ns = message.cost.base_step_ns if message.cost is not None else None
         seen = Seen(message.duration_ns, events, message.steps, step_ns)
         self._charge(pending.member, pending.asked, message.cost, events, message.after_steps)
+        self._shapes_read(pending, answer, told=job.task.context.lend and window is not None)
         if window is None:
             self._lose(pending.member, pending.asked, reason, detail, None, seen)
             return

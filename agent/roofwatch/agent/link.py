@@ -21,7 +21,8 @@ from roofwatch.collectors.base import WindowContext
 MAX_ANSWER = 32 << 20  # a window of 1,000 signatures is about 200 kB
 _TASK = struct.Struct("!I")
 _ANSWER = struct.Struct("!II")
-_FD_SPACE = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+_FD_SPACE = socket.CMSG_SPACE(3 * array.array("i").itemsize)
+MAX_LENT = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Task:
     context: WindowContext
     most_bytes: int
     cpu_seconds: int
+    beside: tuple[str, ...] = ()  # fields of the context whose text comes by a descriptor of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +46,24 @@ class Answer:
     events: int = 0
     last: bool = False
     segment: bytes = field(default=b"", repr=False)
+    lent: bytes = field(default=b"", repr=False)  # what the window lends to others without shapes
+    borrowed: str = ""  # what became of borrowing
 
 
-def send_task(sock: socket.socket, task: Task, fd: int, beside: bytes = b"") -> None:
-    """Hand over a task; the caller keeps its descriptor. ``beside``: text for the worker, too long for the socket.
+def send_task(sock: socket.socket, task: Task, fd: int, graphs: bytes = b"", lent: bytes = b"") -> None:
+    """Hand over a task; the caller keeps its descriptor. ``graphs`` and ``lent``: text, too long for the socket.
 
     Raises:
         OSError: the worker is gone.
     """
-    body = pickle.dumps(task)
+    texts = {name: text for name, text in (("graphs", graphs), ("lent", lent)) if text}
+    body = pickle.dumps(replace(task, beside=tuple(texts)))
     frame = _TASK.pack(len(body)) + body
     fds = [fd]
     try:
-        if beside:
-            fds.append(os.memfd_create("roofwatch-graphs", os.MFD_CLOEXEC))
-            _write_all(fds[1], beside)
+        for name, text in texts.items():
+            fds.append(os.memfd_create(f"roofwatch-{name}", os.MFD_CLOEXEC))
+            _write_all(fds[-1], text)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds).tobytes())]
         sent = sock.sendmsg([frame], rights)
     finally:
@@ -91,8 +96,10 @@ def receive_task(sock: socket.socket) -> tuple[Task, int] | None:
         return None
     body = _exactly(sock, _TASK.unpack(data)[0])
     task: Task = pickle.loads(body)  # noqa: S301 - from the daemon, see above
-    if len(fds) > 1:
-        task = replace(task, context=replace(task.context, graphs=_read_all(fds[1])))
+    for name, own in zip(task.beside, fds[1:], strict=True):
+        text = _read_all(own)
+        context = replace(task.context, graphs=text) if name == "graphs" else replace(task.context, lent=text)
+        task = replace(task, context=context)
     return task, fds[0]
 
 
@@ -109,11 +116,12 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
 def send_answer(sock: socket.socket, answer: Answer) -> None:
     """Send what became of a task. Blocks."""
     head: dict[str, Any] = {
-        "reason": answer.reason, "detail": answer.detail, "events": answer.events, "last": answer.last
+        "reason": answer.reason, "detail": answer.detail, "events": answer.events, "last": answer.last,
+        "lent": len(answer.lent), "borrowed": answer.borrowed,
     }  # fmt: skip
     text = json.dumps(head).encode()
-    sock.sendall(_ANSWER.pack(len(text), len(answer.segment)) + text)
-    sock.sendall(answer.segment)
+    sock.sendall(_ANSWER.pack(len(text), len(answer.segment) + len(answer.lent)) + text)
+    sock.sendall(answer.segment + answer.lent)
 
 
 class AnswerReader:
@@ -153,10 +161,15 @@ class AnswerReader:
         if len(self._buffer) < _ANSWER.size + head + body:
             return None
         fields = json.loads(self._buffer[_ANSWER.size : _ANSWER.size + head])
-        segment = bytes(self._buffer[_ANSWER.size + head : _ANSWER.size + head + body])
+        found = bytes(self._buffer[_ANSWER.size + head : _ANSWER.size + head + body])
         self._buffer.clear()
-        detail = str(fields["detail"])[:500]
-        return Answer(str(fields["reason"]), detail, int(fields["events"]), bool(fields["last"]), segment)
+        detail, lent = str(fields["detail"])[:500], int(fields["lent"])
+        if not 0 <= lent <= min(body, MAX_LENT):
+            raise ValueError("more is lent than was sent")
+        return Answer(
+            str(fields["reason"]), detail, int(fields["events"]), bool(fields["last"]),
+            found[: body - lent], found[body - lent :], str(fields["borrowed"])[:16],
+        )  # fmt: skip
 
 
 def close_quietly(fd: int) -> None:

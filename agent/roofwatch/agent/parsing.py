@@ -38,6 +38,7 @@ class Job:
     fd: int
     note: Any
     beside: bytes = b""  # what is known of the graphs that it replays
+    lent: bytes = b""  # shapes that it may borrow
 
 
 class _Worker:
@@ -211,14 +212,14 @@ class Parser:
     def _hand_over(self, job: Job) -> None:
         if self._worker is not None and self._worker.sock.fileno() >= 0:
             with suppress(OSError):  # it may have died while idle; a fresh one does not do that
-                link.send_task(self._worker.sock, job.task, job.fd, job.beside)
+                link.send_task(self._worker.sock, job.task, job.fd, job.beside, job.lent)
                 return
         self._retire()
         self._worker = _Worker(self._command, self._memory, self._answered, self._ended)
         self._alive.add(self._worker)
         self._quiet.clear()
         self._counters.workers["started"] += 1
-        link.send_task(self._worker.sock, job.task, job.fd, job.beside)
+        link.send_task(self._worker.sock, job.task, job.fd, job.beside, job.lent)
 
     def _too_long(self) -> None:
         if self._worker is not None:

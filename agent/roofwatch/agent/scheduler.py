@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from roofwatch.agent import governor, standing
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.governor import Account, Budget, Paid
+from roofwatch.agent.lending import TOTAL
 from roofwatch.agent.parsing import QUEUE_MOST
 from roofwatch.agent.plan import WARM_UP_STEPS, Plan, Seen, Wish, plan
 from roofwatch.agent.ranks import Meeting, key_of, next_meeting, run_of
@@ -50,7 +52,7 @@ class Scheduler:
     ) -> None:
         self.interval_s = config.interval
         self.wish = Wish(config.steps, config.duration_ms)
-        self._max_events = config.max_events
+        self._max_events, self._light = config.max_events, config.light_windows
         self._metrics = config.npu_metrics  # one set a window, in turn
         self._counters = counters
         self._backlog = backlog
@@ -109,6 +111,7 @@ class Scheduler:
         if (config.steps, config.duration_ms) != (before.steps, before.duration_ms):
             self.wish = Wish(config.steps, config.duration_ms)
         self._max_events, self._metrics = config.max_events, config.npu_metrics
+        self._light = config.light_windows
         if config.interval != before.interval:
             self.interval_s = config.interval
             self._spread()
@@ -385,13 +388,40 @@ class Scheduler:
         steps = meeting.steps if meeting is not None else ()
         jitter = random.uniform(1 - JITTER, 1 + JITTER)
         trigger, batch = (Trigger.SYNCHRONIZED if together else Trigger.PERIODIC), self.new_batch()
+        wish = replace(self.wish, shapes=not self._go_without(ranks))
         for each in ranks:
             each.jitter = jitter
-            if self.request(each.member, self.wish, trigger, None, batch, at_steps=steps) == OVER_BUDGET:
+            if self.request(each.member, wish, trigger, None, batch, at_steps=steps) == OVER_BUDGET:
                 each.reason = governor.HARD_STOP
                 self._arm(each, self.interval_s * jitter)
             elif meeting is not None:
                 each.rested_s = max(each.rested_s, meeting.apart_s)
+
+    def _go_without(self, ranks: Sequence[Slot]) -> bool:
+        """Whether the next windows go without shapes: the budget is short, and all of them can borrow."""
+        short = any(each.reason == governor.BUDGET or self._event_cap(each) < self._max_events for each in ranks)
+        return short and all(each.lending.may_go_without(self._light) for each in ranks)
+
+    def lends(self, asked: Open) -> bool:
+        """Whether a window with shapes should tell its step: others may go without soon."""
+        short = asked.reason == governor.BUDGET or asked.event_cap < self._max_events
+        return self._light > 0 and short and asked.asker is None
+
+    def lent(self, member: Member) -> bytes:
+        """What a window of this process may borrow."""
+        slot = self._slots.get(member)
+        return b"" if slot is None else slot.lending.lent
+
+    def shapes_read(self, member: Member, *, lent: bytes | None = None, borrowed: str = "") -> None:
+        """A window was read: ``lent`` what it lends (None: it was not asked), or ``borrowed`` what became of that."""
+        slot = self._slots.get(member)
+        if slot is None:
+            return
+        if lent is not None:
+            room = TOTAL - sum(len(other.lending.kept) for other in self._slots.values() if other is not slot)
+            slot.lending.with_shapes(lent, room)
+        elif borrowed:
+            slot.lending.without(borrowed)
 
     def new_batch(self) -> int:
         """A number for requests of one job, for the same steps."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from roofwatch.agent import governor
 from roofwatch.agent.governor import Account, Paid, Spending
+from roofwatch.agent.lending import Lending
 from roofwatch.agent.plan import Plan, Rates
 from roofwatch.agent.ranks import Pace, Run
 from roofwatch.agent.registry import Member
@@ -63,6 +64,7 @@ class Slot:
     account: Account  # what its job may still spend: one for all ranks of a run on this node
     rates: Rates = field(default_factory=Rates)
     spending: Spending = field(default_factory=Spending)
+    lending: Lending = field(default_factory=Lending)
     reason: str = governor.SCHEDULE  # of the pause it is in
     answered_at: float | None = None  # loop time of the last answer
     rested_s: float = 0.0  # between the last two windows, where the budget made it so

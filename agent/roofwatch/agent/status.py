@@ -52,6 +52,7 @@ def report(
         "reasons": dict(Counter(str(budget["reason"]) for _, budget in listed)),
         "held": dict(counters.held),
         "drops": dict(counters.drops),
+        "shapes": dict(counters.shapes),
         "connections": dict(counters.connections),
         "workers": {**counters.workers, **parsing},
         "spool": {"path": str(spool.path), "segments": spool.segments, "windows": spool.windows, "bytes": spool.bytes},

@@ -32,17 +32,23 @@ HEAVY_BYTES = 160 << 20  # a worker that has grown beyond this gives its memory 
 PR_SET_PDEATHSIG = 1
 LIMITS = Limits(max_events=2_000_000, max_bytes=1 << 30, max_groups=50_000)  # a window is planned for 60,000 events
 
-Record = Callable[[int, str, WindowContext], Window]
+Shapes = tuple[bytes, str]  # what a window lends, and what became of borrowing
+Record = Callable[[int, str, WindowContext], Window | tuple[Window, Shapes]]
 
 
-def record(fd: int, form: str, context: WindowContext) -> Window:
+def record(fd: int, form: str, context: WindowContext) -> tuple[Window, Shapes]:
     """Read, normalize and classify. Imported late: the checks before it need none of this."""
     if form not in (protocol.KINETO_JSON, protocol.ASCEND_DB):
         raise RoofwatchError(f"a window of the format {form!r}, which this agent does not read; upgrade the agent")
     from roofwatch.collectors import graph_logs, pipeline, registry  # noqa: PLC0415 - 0.2 s that a refused trace does not cost
+    from roofwatch.collectors.kineto import lending  # noqa: PLC0415 - as above
 
-    known = graph_logs.known_of(context.graphs)
-    return pipeline.window_of(registry.read(trace.opened(fd), LIMITS, bounds=context.bounds, known=known), context)
+    known, wanted = graph_logs.known_of(context.graphs), None
+    if context.steps and (context.lend or context.lent):
+        wanted = lending.Wanted(context.steps, context.lend, context.lent)
+    raw = registry.read(trace.opened(fd), LIMITS, bounds=context.bounds, known=known, wanted=wanted)
+    lent = lending.digest(raw.lent) + raw.lent if raw.lent else b""
+    return pipeline.window_of(raw, context), (lent, raw.borrowed)
 
 
 def confine(memory_bytes: int) -> None:
@@ -81,9 +87,11 @@ def handle(task: link.Task, fd: int, read: Record) -> link.Answer:
     began = time.process_time_ns()  # with a CPU limit set the kernel moves this clock by ticks of a few milliseconds
     try:
         checked = trace.checked(fd, task.size, task.most_bytes)
-        window = read(fd, task.format, task.context)
+        found = read(fd, task.format, task.context)
         checked.unchanged()
-        return _sealed(window, time.process_time_ns() - began)
+        window, (lent, borrowed) = found if isinstance(found, tuple) else (found, (b"", ""))
+        answer = _sealed(window, time.process_time_ns() - began)
+        return answer if answer.reason else replace(answer, lent=lent, borrowed=borrowed)
     except trace.TraceRefused as refusal:
         return link.Answer(refusal.reason, str(refusal))
     except MemoryError:

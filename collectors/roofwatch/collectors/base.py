@@ -193,3 +193,5 @@ class WindowContext:
     extra: Mapping[str, str] = field(default_factory=dict)
     bounds: tuple[int, int] | None = None  # begin and end in Unix nanoseconds, from who took the window
     graphs: bytes = b""  # what the hook told of graphs, for ``graph_logs``: untrusted JSON
+    lend: bool = False  # tell the window's step, for others that go without shapes
+    lent: bytes = b""  # the step of such a window, as it was told
