@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -14,7 +18,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "store"))
 
-from postgres_server import PASSWORD, USER, running_postgres
+from postgres_server import NOBODY, PASSWORD, USER, running_postgres
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store import database
@@ -106,3 +110,62 @@ def test_a_store_on_postgres_believes_only_the_certificate_that_it_should(site):
             assert before >= 1
         finally:
             proxy.close()
+
+
+@pytest.fixture
+def short():
+    """A folder that the server's user may enter, which none of pytest's is."""
+    with tempfile.TemporaryDirectory(prefix="rw-") as folder:
+        yield Path(folder)
+
+
+def with_tls() -> Path:
+    """The programs of a Postgres that speaks TLS itself: of $ROOFWATCH_TEST_POSTGRES, or the system's."""
+    named = os.environ.get("ROOFWATCH_TEST_POSTGRES")
+    folders = [Path(named)] if named else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for folder in folders:
+        config = folder / "pg_config"
+        if (folder / "postgres").exists() and config.exists():
+            told = subprocess.run([config, "--configure"], capture_output=True, text=True, check=False).stdout
+            if "openssl" in told:
+                return folder
+    pytest.skip("no Postgres with TLS here: the wheel's is built without; Debian's package postgresql has it")
+
+
+def test_a_server_with_tls_of_its_own_and_a_clients_certificate(site, monkeypatch, short):
+    """Certificates of ``roofwatch certs`` on both sides; the server takes nothing but TLS, and from who shows one."""
+    monkeypatch.setenv("ROOFWATCH_TEST_POSTGRES", str(with_tls()))
+    site.certify("server", "localhost", "--name", "postgres", "--renew")
+    site.certify("client", USER, "--role", "read", "--renew")  # its common name is the user
+    for name in ("postgres.pem", "postgres.key", "ca.pem"):
+        shutil.copy(site.certs / name, short)
+        (short / name).chmod(0o600)
+        if os.geteuid() == 0:
+            os.chown(short / name, NOBODY, NOBODY)
+    short.chmod(0o755)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setenv("PGPORT", str(port))  # of the server, and of who asks it by its socket
+    settings = (
+        "listen_addresses=localhost", "ssl=on", f"ssl_cert_file={short}/postgres.pem",
+        f"ssl_key_file={short}/postgres.key", f"ssl_ca_file={short}/ca.pem", f"hba_file={short}/hba",
+    )  # fmt: skip
+    (short / "hba").write_text(
+        "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256 clientcert=verify-full\n"
+    )
+    with running_postgres(settings) as postgres:
+        name = postgres.create()
+        pair = f"&sslcert={site.certs}/{USER}.pem&sslkey={site.certs}/{USER}.key"
+        at = f"postgresql+psycopg://{USER}:{PASSWORD}@localhost:{port}/{name}"
+        ours = f"{at}?sslmode=verify-full&sslrootcert={site.certs}/ca.pem"
+        opened = database.open(ours + pair)
+        with opened.read() as connection:
+            told = connection.exec_driver_sql("SELECT ssl, version FROM pg_stat_ssl WHERE pid = pg_backend_pid()").one()
+            assert (told[0], told[1]) == (True, "TLSv1.3")
+            assert connection.exec_driver_sql("SELECT count(*) FROM windows").scalar() == 0
+        opened.close()
+        with pytest.raises(RoofwatchError, match="requires a valid client certificate"):
+            database.open(ours)
+        with pytest.raises(RoofwatchError, match="no pg_hba"):
+            database.open(f"{at}?sslmode=disable")

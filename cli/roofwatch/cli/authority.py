@@ -96,6 +96,8 @@ def issue(folder: Path, wanted: Wanted, days: int, *, replace: bool = False, now
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        # Without one, a certificate that is called as its CA is taken for signed by itself.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
     )
     return _written(folder, wanted.name, builder.sign(ca_key, hashes.SHA256()), key, replace=replace)
