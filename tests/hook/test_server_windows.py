@@ -93,7 +93,7 @@ def test_windows_of_a_server(server: Server) -> None:
     assert window["active_ns"] is None  # the first
 
     window, ops = server.takes()
-    assert len(ops) > 20
+    assert len(ops) >= 16  # at least one request
     assert window["steps"] is None
     for what, reason in (("save", "checkpoint"), ("load", "model_load")):
         server.does(what)
@@ -184,9 +184,8 @@ def test_time_at_work_by_hand() -> None:
     assert active_ns(before, begun, Look(12_000, 2_000, 0)) == 2_000 + 2_000  # half a core in it: 1,000 are 2,000 ns
     assert active_ns(before, begun, Look(12_000, 1_200, 0)) == 2_000 + 10_000  # a tenth: never more than there was
     assert active_ns(before, begun, Look(12_000, 1_010, 0)) == 2_000 + 10_000  # nothing to go by
-    assert not busy(before, Look(10_000_000, 1_999_999, 0))
-    assert busy(before, Look(10_000_000, 2_000_000, 0))
-    assert not busy(before, Look(100_000_000, 4_999_999, 0))
+    assert not busy(before, Look(10_000_000, 499_999, 0))
+    assert busy(before, Look(50_000_000, 500_000, 0))
     assert busy(before, Look(1_000, 0, 1))  # a graph was launched
 
 

@@ -9,8 +9,8 @@ from typing import Callable, NamedTuple, Optional
 
 LOOK_S, SLOW_LOOK_S = 0.01, 0.05  # between two looks, in the first second and after it
 SLOWER_AFTER_S = 1.0
-BUSY_SHARE = 0.05  # of a core: what waits for requests stays far below it…
-BUSY_NS = 2_000_000  # …and a heartbeat or a health check is over before it has used so much
+BUSY_NS = 500_000  # of CPU time between two looks: a request; a timer or a poll is over before it has used so much
+KNOWN_SHARE = 0.05  # of a core, in a window that tells how much CPU time work takes
 
 
 class Look(NamedTuple):
@@ -51,6 +51,10 @@ class Activity:
         """A window by time opens now."""
         self._begun = self.look()
 
+    def seen(self) -> bool:
+        """Whether anything has happened since the window opened."""
+        return self._begun is not None and busy(self._begun, self.look())
+
     def ends(self) -> Optional[int]:
         """It has been cut: nanoseconds of the process at work that it stands for, None for the first."""
         now, begun, before = self.look(), self._begun, self._before
@@ -64,7 +68,7 @@ class Activity:
 
 def busy(before: Look, now: Look) -> bool:
     """Whether the process did something between two looks."""
-    return now.launched != before.launched or now.cpu - before.cpu >= max(BUSY_NS, BUSY_SHARE * (now.at - before.at))
+    return now.launched != before.launched or now.cpu - before.cpu >= BUSY_NS
 
 
 def active_ns(before: Look, begun: Look, end: Look) -> int:
@@ -75,6 +79,6 @@ def active_ns(before: Look, begun: Look, end: Look) -> int:
     """
     between, length = begun.at - before.at, end.at - begun.at
     used = end.cpu - begun.cpu
-    if used < BUSY_SHARE * length:
+    if used < KNOWN_SHARE * length:
         return between + length
     return length + min(between, (begun.cpu - before.cpu) * length // used)

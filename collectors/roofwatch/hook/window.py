@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
-from .activity import Activity
+from .activity import LOOK_S, Activity
 from .capture import Capture, Captures
 from .cost import cost
 from .log import failure
@@ -197,11 +197,25 @@ class Taker:
             self.activity.begins()
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
         self._watch(window, left / 1e9)
+        if not window.by_steps:
+            self._linger(window)
         if self.phase == OPEN and not self._interrupted(window):
             window.lost = protocol.GIVEN_UP
             self.steps.at = self.steps.count + 1  # the next step closes it
         if not window.by_steps:
             window.active_ns = self.activity.ends()
+
+    def _linger(self, window: Window) -> None:
+        """A window by time in which nothing happened yet goes on until something does, and then for its time."""
+        end = window.at.opened + window.max_ns
+        while self.phase == OPEN and not window.lost and not self.exiting and not self.activity.seen():
+            left = end - time.monotonic_ns()
+            if left <= 0:
+                return
+            self._watch(window, min(left / 1e9, LOOK_S))
+            if self.activity.seen():
+                left = min(end - time.monotonic_ns(), window.duration_ns)
+                self._watch(window, left / 1e9)
 
     def _interrupted(self, window: Window) -> bool:
         """Have an open window cut wherever its process is; False where that could not be in time."""
