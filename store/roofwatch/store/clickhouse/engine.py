@@ -124,6 +124,14 @@ def unreachable(error: BaseException) -> bool:
 def sentence(error: BaseException) -> str:
     """What went wrong in one line, with what to do about it."""
     text = " ".join(str(error).split())
+    seen: BaseException | None = error
+    while seen is not None:  # what TLS says stands below what HTTP makes of it
+        if "CERTIFICATE_VERIFY_FAILED" in str(seen):
+            why = str(seen).partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+            return (
+                f"its certificate cannot be trusted ({why or 'no reason told'}): give the CA that issued it as ca_cert="
+            )
+        seen = seen.__cause__ or seen.__context__
     if unreachable(error):
         return "no ClickHouse answers: check host and port, and whether the server is running"
     text = text.partition("DB::Exception: ")[2] or text
