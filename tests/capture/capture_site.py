@@ -162,9 +162,9 @@ class Site:
         """Start a job with a rank on each node; its name. ``stepping`` waits for it."""
         port = free_port()
         for rank, node in enumerate(nodes):
-            where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": str(port)}
             self.job(node, RANK, env={**where, "RANK": str(rank), "WORLD_SIZE": str(len(nodes))})
-        return f"rendezvous:127.0.0.1:{port}"
+        return f"torchrun:{port}"
 
     def stepping(self, job: str, nodes: Sequence[str]) -> None:
         """Wait until all ranks of a job have made some steps and are registered."""

@@ -52,7 +52,14 @@ def test_an_agent_speaks_of_its_own_processes_only(site: Site) -> None:
         if command.WhichOneof("body") != "find_processes":
             return outcome(command.id) if number else None
         mine = pb.FoundProcess(
-            process=f"{7 + number:016x}", job="j", model="m" * 5000, rank=number, world_size=2, steps=-1, step_ns=-1
+            process=f"{7 + number:016x}",
+            job="j",
+            model="m" * 5000,
+            rank=number,
+            world_size=2,
+            steps=-1,
+            step_ns=-1,
+            windows=1,
         )
         return pb.AgentMessage(processes=pb.ProcessList(id=command.id, processes=[mine]))
 

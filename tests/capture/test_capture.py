@@ -42,6 +42,7 @@ def test_all_ranks_take_the_same_step_and_keep_their_traces(site: Site, job: str
     assert [(row["rank"], row["node"], row["outcome"], row["steps"]) for row in rows] == [
         (0, "node-a", "taken", 3), (1, "node-b", "taken", 3),
     ]  # fmt: skip
+    assert len({row["first_step"] for row in rows}) == 1
     again = site.json("capture", "--job", job, "--all-ranks", "--steps", "5")["rows"]
     assert [(row["outcome"], row["steps"], row["trace_kept"]) for row in again] == [("taken", 5, False)] * 2
     assert len({row["first_step"] for row in again}) == 1

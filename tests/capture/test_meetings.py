@@ -8,7 +8,7 @@ import pytest
 
 from roofwatch.agent.ranks import LISTED, Pace, key_of, level_of, meetings, next_meeting
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store.capturing import Target, asking, meeting
+from roofwatch.store.capturing import Target, asking, meeting, renewed, unseen
 
 KEY = key_of(("alice", None, "slurm:7.0", 8))
 MS = 1_000_000
@@ -119,6 +119,18 @@ def test_whom_a_capture_asks() -> None:
     assert pids() == ([[101], [100]], 2)
     assert pids(all_ranks=True) == ([[101, 102, 103], [100]], 0)
     assert pids(ranks=[2, 9]) == ([[102]], 3)
+
+
+def test_ranks_of_which_nothing_is_known_are_asked_first() -> None:
+    """Not one that steps, nor one whose windows tell that it does not; nor a process alone, which meets nobody."""
+    idle = found(2)
+    idle.process.windows = 3
+    job = [found(0, 1000, 50 * MS), found(1), idle]
+    assert unseen(job) == [job[1]]
+    assert unseen(job[1:2]) == []
+    asked = asking(job, (), all_ranks=True)
+    now = renewed(asked, [found(1, 7, 50 * MS), found(9, 1, 1)])
+    assert [target.process.steps for target in now.targets] == [1000, 7, -1]
 
 
 def test_ranks_are_told_a_remainder_half_a_modulus_ahead_of_the_furthest() -> None:

@@ -33,3 +33,6 @@ def test_two_nodes_take_the_same_steps(site: Site) -> None:
     assert set.union(*seen.values()) <= every
     by_chance = len(seen["node-a"]) * len(seen["node-b"]) / max(map(max, seen.values()))
     assert len(set.intersection(*seen.values())) > 2 * by_chance
+    ranks = json.loads(site.call("ranks", "--job", job, "--format", "json").stdout)
+    assert (ranks["basis"]["unit"], ranks["basis"]["of_moments"] >= 2) == ("step", True)  # side by side over nodes
+    assert [(row["rank"], row["node"]) for row in ranks["rows"]] == [(0, "node-a"), (1, "node-b")]

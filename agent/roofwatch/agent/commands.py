@@ -70,11 +70,11 @@ class Commands:
 
     def _told(self, member: Member) -> pb.FoundProcess:
         process = member.process
-        steps, step_ns = self._scheduler.reckoned(member)
+        steps, step_ns, windows = self._scheduler.reckoned(member)
         return pb.FoundProcess(
             process=f"{process.id:016x}", pid=process.pid, job=process.job or "", model=process.model or "",
             user=process.user or "", rank=_or(process.rank), world_size=_or(process.world_size), step_ns=_or(step_ns),
-            steps=_or(steps),
+            steps=_or(steps), windows=windows,
         )  # fmt: skip
 
     def _listed(self, identity: str, begin: str) -> pb.TraceList:

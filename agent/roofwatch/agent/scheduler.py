@@ -301,11 +301,13 @@ class Scheduler:
             "skipped": dict(slot.skipped),
         }
 
-    def reckoned(self, member: Member) -> tuple[int | None, int | None]:
-        """Optimizer steps of a process by now, and how long one takes; None where it is not known."""
+    def reckoned(self, member: Member) -> tuple[int | None, int | None, int]:
+        """Optimizer steps of a process by now, how long one takes (None: not known), windows that say so."""
         slot = self._slots.get(member)
-        count = None if slot is None else slot.pace.count_at(asyncio.get_running_loop().time())
-        return count, round(slot.pace.step_ns) if slot is not None and count is not None and slot.pace.step_ns else None
+        if slot is None:
+            return None, None, 0
+        count, step_ns = slot.pace.count_at(asyncio.get_running_loop().time()), slot.pace.step_ns
+        return count, round(step_ns) if step_ns and count is not None else None, len(slot.rates.recent)
 
     def meetings_of(self, member: Member, apart_s: float) -> Sequence[int]:
         """Steps ahead at which the ranks of its job meet, on all nodes, so far apart; none where nobody knows."""

@@ -18,7 +18,7 @@ from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 # isort: split
 import grpc
 
-SLACK_S = 20.0  # beyond the time given to the processes: agents are found first, and tell of the end themselves
+SLACK_S = 60.0  # beyond the time given to the processes: agents and steps are found first, ends are told by agents
 LIST_WITHIN_S, FETCH_WITHIN_S = 20.0, 3600.0
 SHORTEST_PREFIX, UID_DIGITS = 4, 32
 OUTCOMES = {pb.ASKED: "asked", pb.TAKEN: "taken", pb.REFUSED: "refused", pb.TIMED_OUT: "timed_out", pb.LOST: "lost"}

@@ -68,6 +68,19 @@ def asking(found: Iterable[Target], ranks: Iterable[int], *, all_ranks: bool) ->
     return Asking(asked, count - sum(map(len, asked)))
 
 
+def unseen(job: Sequence[Target]) -> list[Target]:
+    """Ranks of a job of several of which no window has told yet whether they step."""
+    known = (target.process.steps >= 0 or target.process.windows for target in job)
+    return [target for target, seen in zip(job, known, strict=True) if not seen] if len(job) > 1 else []
+
+
+def renewed(asked: Asking, found: Iterable[Target]) -> Asking:
+    """The same targets, as far as they are found again, with what is known of them now."""
+    now = {(target.agent, target.process.process): target for target in found}
+    jobs = [[now.get((target.agent, target.process.process), target) for target in job] for job in asked.jobs]
+    return Asking(jobs, asked.passed_over)
+
+
 def meeting(processes: Sequence[pb.FoundProcess]) -> tuple[int, int]:
     """Modulus and remainder of the steps at which the ranks of a job may open; (0, 0) where they need not meet.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn
 
@@ -16,13 +16,14 @@ import grpc
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
-from roofwatch.store.capturing import Asking, Target, asking, commands, meeting
+from roofwatch.store.capturing import Asking, Target, asking, commands, meeting, renewed, unseen
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.unreadable import REASON
 
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
 FIND_WITHIN_S = 5.0  # for agents to say what they have
+LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window
 TARGETS_MOST = 4096
 PROCESSES_MOST, TRACES_MOST = 1024, 1000  # believed of one agent
 STEPS_MOST, DURATION_MOST_MS, WITHIN_MOST_S = 1000, 10_000, 600.0
@@ -119,8 +120,9 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         found, silent = await self._find(request.which, talk, agents)
         asked = asking(found, request.ranks, all_ranks=request.all_ranks)
         asked = Asking(asked.jobs[:TARGETS_MOST], asked.passed_over)
+        yield pb.CaptureEvent(found=_told(asked, silent, len(agents)))
+        asked = await self._learned(asked, request, agents)
         meetings = [meeting([target.process for target in job]) for job in asked.jobs]
-        yield pb.CaptureEvent(found=_told(asked, meetings, silent, len(agents)))
         _log.info("capture by %r: %d processes", caller.name, len(asked.targets))
         waiting = {(t.agent, t.process.process): t for t in asked.targets}
         for agent, orders in commands(talk.id, asked, meetings, request, caller.name[:TEXT_MOST]).items():
@@ -131,6 +133,26 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
                     del waiting[key]
         async for event in self._outcomes(talk, waiting, agents, request.within_ms / 1e3 + GRACE_S):
             yield event
+
+    async def _learned(self, asked: Asking, request: pb.CaptureRequest, agents: Mapping[str, Connection]) -> Asking:
+        """Let ranks whose steps nobody has counted take a short window first: else they could not meet the others."""
+        strangers = asking([target for job in asked.jobs for target in unseen(job)], (), all_ranks=True)
+        if not strangers.jobs:
+            return asked
+        within_s = min(LEARN_WITHIN_S, request.within_ms / 1e3)
+        short = pb.CaptureRequest(steps=1, duration_ms=request.duration_ms, within_ms=int(within_s * 1e3))
+        with self._hub.talk() as talk:
+            talk.asked.update(agents)
+            waiting = {(t.agent, t.process.process): t for t in strangers.targets}
+            nowhere = [(0, 0)] * len(strangers.jobs)
+            for agent, orders in commands(talk.id, strangers, nowhere, short, calling()[0].name[:TEXT_MOST]).items():
+                for order in orders:
+                    self._hub.send(agent, order)
+            async for _ in self._outcomes(talk, waiting, agents, within_s + GRACE_S):
+                pass
+        with self._hub.talk() as talk:
+            found, _ = await self._find(request.which, talk, agents)
+        return renewed(asked, found)
 
     async def _find(
         self, which: pb.FindProcesses, talk: Talk, agents: Mapping[str, Connection]
@@ -258,16 +280,12 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         raise AssertionError  # abort always raises
 
 
-def _told(
-    asked: Asking, meetings: Sequence[tuple[int, int]], silent: list[pb.SilentAgent], agents: int
-) -> pb.CaptureFound:
+def _told(asked: Asking, silent: list[pb.SilentAgent], agents: int) -> pb.CaptureFound:
     sizes = {target.process.world_size for target in asked.targets}
-    modulus, remainder = meetings[0] if len(meetings) == 1 else (0, 0)
     return pb.CaptureFound(
         targets=[pb.CaptureTarget(process=target.process, node=target.node) for target in asked.targets],
         passed_over=asked.passed_over, silent=silent, agents=agents,
         world_size=sizes.pop() if len(sizes) == 1 and len(asked.jobs) == 1 else -1,
-        modulus=modulus, remainder=remainder,
     )  # fmt: skip
 
 

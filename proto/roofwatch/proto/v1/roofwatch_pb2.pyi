@@ -662,7 +662,7 @@ class ProcessList(_message.Message):
     def __init__(self, id: _Optional[str] = ..., processes: _Optional[_Iterable[_Union[FoundProcess, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class FoundProcess(_message.Message):
-    __slots__ = ("process", "pid", "job", "model", "user", "rank", "world_size", "step_ns", "steps")
+    __slots__ = ("process", "pid", "job", "model", "user", "rank", "world_size", "step_ns", "steps", "windows")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -672,6 +672,7 @@ class FoundProcess(_message.Message):
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     STEP_NS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    WINDOWS_FIELD_NUMBER: _ClassVar[int]
     process: str
     pid: int
     job: str
@@ -681,7 +682,8 @@ class FoundProcess(_message.Message):
     world_size: int
     step_ns: int
     steps: int
-    def __init__(self, process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., step_ns: _Optional[int] = ..., steps: _Optional[int] = ...) -> None: ...
+    windows: int
+    def __init__(self, process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., step_ns: _Optional[int] = ..., steps: _Optional[int] = ..., windows: _Optional[int] = ...) -> None: ...
 
 class WindowOutcome(_message.Message):
     __slots__ = ("id", "process", "outcome", "reason", "detail", "window", "steps", "first_step", "duration_ns", "kept", "not_kept")
@@ -891,22 +893,18 @@ class CaptureEvent(_message.Message):
     def __init__(self, found: _Optional[_Union[CaptureFound, _Mapping]] = ..., outcome: _Optional[_Union[WindowOutcome, _Mapping]] = ...) -> None: ...
 
 class CaptureFound(_message.Message):
-    __slots__ = ("targets", "passed_over", "silent", "agents", "world_size", "modulus", "remainder")
+    __slots__ = ("targets", "passed_over", "silent", "agents", "world_size")
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     PASSED_OVER_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
     AGENTS_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
-    MODULUS_FIELD_NUMBER: _ClassVar[int]
-    REMAINDER_FIELD_NUMBER: _ClassVar[int]
     targets: _containers.RepeatedCompositeFieldContainer[CaptureTarget]
     passed_over: int
     silent: _containers.RepeatedCompositeFieldContainer[SilentAgent]
     agents: int
     world_size: int
-    modulus: int
-    remainder: int
-    def __init__(self, targets: _Optional[_Iterable[_Union[CaptureTarget, _Mapping]]] = ..., passed_over: _Optional[int] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., agents: _Optional[int] = ..., world_size: _Optional[int] = ..., modulus: _Optional[int] = ..., remainder: _Optional[int] = ...) -> None: ...
+    def __init__(self, targets: _Optional[_Iterable[_Union[CaptureTarget, _Mapping]]] = ..., passed_over: _Optional[int] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., agents: _Optional[int] = ..., world_size: _Optional[int] = ...) -> None: ...
 
 class CaptureTarget(_message.Message):
     __slots__ = ("process", "node")
