@@ -25,6 +25,8 @@ from roofwatch.store.rows import (
 from roofwatch.store.unpack import Unpacked
 from roofwatch.store.written import Written
 
+_NEWEST = bulk.newest(schema.process_states, PROCESS_STATE_NAMES, "seen_unix_ns")
+
 
 @dataclass(slots=True)
 class Dimensions:
@@ -94,8 +96,7 @@ class Dimensions:
         for identity, state in told.items():
             self._process(connection, state.process, identity)
         flat = list(chain.from_iterable(state_of_process_row(i, state) for i, state in told.items()))
-        t = schema.process_states
-        bulk.insert(connection, t, PROCESS_STATE_NAMES, flat, bulk.newest(t, PROCESS_STATE_NAMES, "seen_unix_ns"))
+        bulk.insert(connection, schema.process_states, PROCESS_STATE_NAMES, flat, _NEWEST)
 
     def _labels(self, connection: Connection, owner: int, labels: Mapping[str, str]) -> None:
         t = schema.labels

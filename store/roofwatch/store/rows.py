@@ -58,7 +58,7 @@ def window_row(uid: bytes, unpacked: UnpackedWindow) -> tuple[Any, ...]:
 
 def state_of_process_row(identity: int, s: ProcessState) -> tuple[Any, ...]:
     """A row of ``process_states``."""
-    skipped = json.dumps(dict(sorted(s.skipped.items())))
+    skipped = json.dumps(dict(sorted(s.skipped.items()))) if s.skipped else "{}"
     return identity, s.unix_ns, s.since_unix_ns, *_budget(s.budget), skipped
 
 
