@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,29 @@ def test_a_file_that_cannot_be_used_changes_nothing(agents, wait, file):
     before = agent.log.read_text()
     assert agent.stop() == 0
     assert agent.log.read_text() == before  # "stopped" is info
+
+
+def test_an_agent_whose_terminal_is_closed_stops(short):
+    """SIGHUP of a terminal that goes is no word to read settings again: what was started there ends, in order."""
+    pid, terminal = pty.fork()
+    if not pid:
+        command = ["-m", "roofwatch.agent", "--socket", str(short / "a.sock"), "--state", str(short / "state")]
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - the agent
+    told = b""
+    while b"event=listening" not in told:
+        told += os.read(terminal, 4096)
+    os.kill(pid, signal.SIGHUP)  # by hand, with the terminal there: it lives on
+    while b"event=reloaded" not in told:
+        told += os.read(terminal, 4096)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert not (short / "a.sock").exists()
+
+
+def test_a_variable_that_is_no_setting_is_one_line(agents):
+    """The nearest is told; the agent runs."""
+    agent = agents(env={"ROOFWATCH_AGENT_INTERVALL": "5"})
+    (line,) = (line for line in agent.log.read_text().splitlines() if "event=unknown_variable" in line)
+    assert "did you mean 'ROOFWATCH_AGENT_INTERVAL'?" in line
+    assert agent.stop() == 0

@@ -33,6 +33,7 @@ from roofwatch.proto import codec
 from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, reloading
 from roofwatch.proto.service_manager import status as status_line
 from roofwatch.proto.settings import unknown
+from roofwatch.proto.terminal import Terminal
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 STOP_WITHIN_S = 5.0
@@ -201,7 +202,8 @@ class Agent:
             "lost_ns": counted.lost_ns, "represented_ns": counted.represented_ns,
             "spent_share": max(self._intake.scheduler.spent_shares(), default=None),
         }  # fmt: skip
-        return {**self._status(), "cost": cost}
+        traces = self._intake.keeping.traces
+        return {**self._status(), "cost": cost, "kept": {"traces": len(traces), "bytes": traces.size}}
 
 
 def _version() -> str:
@@ -245,7 +247,10 @@ def run(config: Config, command: Sequence[str] = COMMAND, again: Callable[[], Co
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _signalled, stopping)
         agent = Agent(config, spool, listener, log, counters, command)
-        loop.add_signal_handler(signal.SIGHUP, _hung_up, agent, again, log)
+        terminal = Terminal()
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: stopping.set() if terminal.gone() else _hung_up(agent, again, log)
+        )
         shown = _expose(config, agent, log)
         agent.start()
         await stopping.wait()

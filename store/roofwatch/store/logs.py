@@ -37,7 +37,7 @@ class Lines(logging.StreamHandler):  # type: ignore[type-arg]
             text = line(record.levelname.lower(), "log", fields, self.form)
             return text if not trace else text[:-1] + f', "traceback": {_quoted(trace)}}}'
         more = f" ({left_out} more like this were left out)" if left_out else ""
-        return f"{stamp()} {record.levelname}: {record.getMessage()}{more}" + (f"\n{trace}" if trace else "")
+        return f"{stamp()} {record.levelname}: {record.getMessage()}{more}" + (f"\n{trace.rstrip()}" if trace else "")
 
 
 def _quoted(text: str) -> str:

@@ -23,6 +23,7 @@ from roofwatch.proto import pages
 from roofwatch.proto.codec import MAX_SEGMENT_BYTES
 from roofwatch.proto.service_manager import ALIVE, READY, STOPPING, notify, reloading, status
 from roofwatch.proto.settings import unknown
+from roofwatch.proto.terminal import Terminal
 from roofwatch.proto.v1 import roofwatch_pb2
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import database, logs
@@ -262,7 +263,8 @@ async def _serve(config: ServeConfig, host: str, port: int, trusted: Trusted, hu
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _signalled, stop)
-    loop.add_signal_handler(signal.SIGHUP, hung_up, store)
+    terminal = Terminal()
+    loop.add_signal_handler(signal.SIGHUP, lambda: stop.set() if terminal.gone() else hung_up(store))
     shown = page = None
     try:
         if config.metrics is not None:

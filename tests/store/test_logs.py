@@ -1,0 +1,48 @@
+"""The store's log: one line an event for people or programs, and no storms."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+PROGRAM = """
+import logging, sys
+from roofwatch.store import logs
+logs.set_up(sys.argv[1], sys.argv[2])
+log = logging.getLogger("roofwatch.store.service")
+for number in range(1000):
+    log.warning("segment %d of agent %r rejected: %s", number, "a\\n", "x" * 500)
+log.info("a word")
+try:
+    1 / 0
+except ZeroDivisionError:
+    log.exception("unpacking failed")
+"""
+
+
+def lines(*arguments: str) -> list[str]:
+    """What a program of its own writes."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+def test_a_repeating_line_is_thinned_and_a_fault_brings_its_traceback() -> None:
+    """Of a thousand rejections ten are written; a level below is not; the last words are the fault's."""
+    told = lines("text", "warning")
+    assert sum("rejected" in line for line in told) == 10
+    assert "WARNING: segment 0 of agent 'a\\n' rejected" in told[0]
+    assert not any("a word" in line for line in told)
+    assert told[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_json_is_one_object_a_line() -> None:
+    """With time, level, event, where from and what; hostile values stay in their string."""
+    rows = [json.loads(line) for line in lines("json", "info")]
+    assert {row["level"] for row in rows} == {"warning", "info", "error"}
+    assert rows[0]["logger"] == "roofwatch.store.service"
+    assert rows[0]["message"].startswith("segment 0 of agent 'a\\n' rejected: xxx")
+    assert len(rows[0]["message"]) <= 301
+    assert rows[-1]["traceback"].endswith("ZeroDivisionError: division by zero\n")
+    assert len(rows) == 12
