@@ -46,6 +46,7 @@ def test_what_happened_is_counted(agents, job, wait):
         'windows_total{state="recorded"}': 2, 'windows_total{state="stored"}': 0,
         'refusals_total{reason="own_profiler"}': 1, 'drops_total{reason="parse_error"}': 1, "processes": 1,
         "store_connected": 0, "lost_seconds": 0.007, "represented_seconds": 0.7, "acks_total": 0,
+        "kept_traces": 0, "kept_traces_bytes": 0,
     }  # fmt: skip
     assert {name: found[f"roofwatch_agent_{name}"] for name in expected} == pytest.approx(expected)
     assert found["roofwatch_agent_cost_ratio"] == pytest.approx(0.01)

@@ -8,12 +8,16 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import old_peers
 import pytest
 from capture_site import ALONE, Site, wait_for
+
+from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 NODES = ("node-a", "node-b")
 LONE = "lone"  # a process of no job
@@ -177,3 +181,30 @@ def test_a_trace_that_comes_damaged_leaves_no_file(site: Site, tmp_path: Path) -
         done = site.call("trace", "get", old_peers.WINDOW.hex(), "-o", str(tmp_path / "t.json.gz"))
     assert (done.returncode, "came damaged" in done.stderr) == (1, True), done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fetch_that_is_killed_leaves_no_file(site: Site, tmp_path: Path) -> None:
+    """The agent says what it keeps and then nothing more; the asker is killed while it waits."""
+    asked = threading.Event()
+
+    def slow(command: pb.Command) -> pb.AgentMessage | None:
+        if command.WhichOneof("body") != "read_trace":
+            return old_peers.liar(command)
+        asked.set()
+        return None
+
+    fetch = (sys.executable, "-m", "roofwatch.cli.main", "trace", "get", old_peers.WINDOW.hex())
+    env = {**site.env, "ROOFWATCH_STORE": site.address}
+    fetch += ("-o", str(tmp_path / "t.json.gz"))
+    with old_peers.agent(site.address, "node-slow", slow), subprocess.Popen(fetch, env=env) as asking:
+        assert asked.wait(30)
+        asking.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "told"), [("t.json.gz", "ui.perfetto.dev"), ("t.db.gz", "MindStudio Insight")])
+def test_how_to_open_depends_on_what_it_is(roofwatch: Any, tmp_path: Path, name: str, told: str) -> None:
+    """A file is asked nobody about."""
+    (tmp_path / name).touch()
+    done = roofwatch("trace", "open", tmp_path / name)
+    assert (done.returncode, told in done.stdout, name.removesuffix(".gz") in done.stdout) == (0, True, True)

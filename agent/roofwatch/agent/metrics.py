@@ -27,6 +27,8 @@ _COUNTS = (  # key of the status, name, label, what
     ("refusals", "refusals", "reason", "Windows that a process did not take"),
     ("held", "held", "reason", "Windows that were due and would have cost too much"),
     ("drops", "drops", "reason", "Windows lost after they were taken, or before they were sent"),
+    ("captures", "captures", "outcome", "Windows on request by what became of them"),
+    ("traces", "traces", "state", "Traces on request: kept, not kept, dropped since"),
 )
 _UPLINK = (
     ("acks", "acks", "Segments that the store acknowledged"),
@@ -63,6 +65,8 @@ def samples(status: Mapping[str, Any]) -> Iterator[Metric]:
         ("processes", "Registered processes", status["processes"]),
         ("spool_bytes", "Finished windows that wait for the store", status["spool"]["bytes"]),
         ("spool_windows", "Finished windows that wait for the store", status["spool"]["windows"]),
+        ("kept_traces_bytes", "Traces kept on request", status["kept"]["bytes"]),
+        ("kept_traces", "Traces kept on request", status["kept"]["traces"]),
         ("store_connected", "1 while the stream to the store stands", int(status["uplink"]["connected"])),
         ("lost_seconds", "Time that windows cost their jobs, where it was measured", status["cost"]["lost_ns"] / 1e9),
         ("represented_seconds", "Time for which these windows stand", status["cost"]["represented_ns"] / 1e9),

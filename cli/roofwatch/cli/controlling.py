@@ -169,17 +169,28 @@ def fetch(address: str, window: str, path: Path, progress: Callable[[int, int], 
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        fd, named = _draft(draft)
         with os.fdopen(fd, "wb") as file, _control(address) as stub:
             chunks = stub.GetTrace(pb.GetTraceRequest(window=bytes.fromhex(window)), timeout=FETCH_WITHIN_S)
             head = _written(chunks, file.write, progress)
-        draft.replace(path)
+            file.flush()
+            if not named:
+                # With a descriptor it is linkat, which follows /proc's link; without one, link does not.
+                os.link(f"/proc/self/fd/{fd}", draft, src_dir_fd=fd, follow_symlinks=True)
+            draft.replace(path)
     except OSError as error:
         raise RoofwatchError(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         with suppress(OSError):
             draft.unlink()
     return Fetched(path, head.size, head.format)
+
+
+def _draft(path: Path) -> tuple[int, bool]:
+    """A new file, and whether it has this name; where it has none, nothing is left of it whoever ends this program."""
+    with suppress(OSError):  # a file system that does not know of such files
+        return os.open(path.parent, os.O_WRONLY | os.O_TMPFILE, 0o600), False
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), True
 
 
 def _written(chunks: Any, write: Callable[[bytes], Any], progress: Callable[[int, int], None]) -> pb.KeptTrace:
