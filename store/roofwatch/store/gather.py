@@ -268,16 +268,16 @@ def _summed(
 
 
 def _added(parts: Iterable[Sums]) -> Sums:
-    """All parts, reduced as they come: of any number no more is in memory than what is told apart, and AT_ONCE rows."""
+    """All parts, reduced as they come: of any number at most twice what is told apart, and AT_ONCE, is in memory."""
     held: list[Sums] = []
-    rows = 0
+    rows, room = 0, AT_ONCE
     for part in parts:
         held.append(part.reduced())
         rows += len(held[-1])
-        if rows > AT_ONCE:
+        if rows > room:
             held = [Sums.joined(held).reduced()]
-            rows = len(held[0]) // 2  # what stays is not joined again and again
-    return Sums.joined(held).reduced()
+            rows, room = 0, max(AT_ONCE, len(held[0]))  # what stays is not joined again and again
+    return held[0] if len(held) == 1 else Sums.joined(held).reduced()
 
 
 def _of_sums(rows: Sequence[Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool) -> Sums:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, or_, select
+from sqlalchemy import Connection, case, func, or_, select
 
 from roofwatch.model.comparison import compare as compared
 from roofwatch.model.comparison_sides import PER, STEP, Counts, Side, basis
@@ -15,20 +16,33 @@ from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
+from roofwatch.store.one_of import rows_of as rows_of_some
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plain_rows, plan, rows_of
+from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.regression_windows import shared
-from roofwatch.store.queries.scope import IN_LIST, windows_of
+from roofwatch.store.queries.scope import began, device_matches, owners, windows_of
 from roofwatch.store.rollup_sources import total
-from roofwatch.store.schema import device_sums, devices, processes, windows
+from roofwatch.store.schema import device_sets, device_sums, devices, processes, windows
 
 NAMED = 5  # device models in a sentence
 CHUNK = 2000  # windows named in one statement
 
 _STEPLESS = or_(windows.c.steps.is_(None), windows.c.steps <= 0)
 _SILENT = or_(windows.c.padding_batches.is_(None), windows.c.padding_batches <= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a side means; ``bare``: the same of any device, one object where both sides have the same."""
+
+    scope: Filter
+    bare: Filter
+
+
+def _bare(f: Filter) -> Filter:
+    return replace(f, device=None, vendor=None)
 
 
 def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
@@ -43,19 +57,21 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     per, normalise = _options(asked.options)
     if asked.other is None:
         raise UsageError("compare takes two sides: name what is on the left and what is on the right")
-    scopes = {"left": asked.scope, "right": asked.other}
-    counts = {name: _counts(connection, f) for name, f in scopes.items()}
+    sides = {"left": _Asked(asked.scope, _bare(asked.scope)), "right": _Asked(asked.other, _bare(asked.other))}
+    if sides["left"].bare == sides["right"].bare:
+        sides["right"] = _Asked(asked.other, sides["left"].bare)
+    counts = {name: _counts(connection, side) for name, side in sides.items()}
     nothing: dict[str, Any] = {"empty": [], "problem": None, "summary": None, "warnings": [], "rows": []}
     empty = [name for name, found in counts.items() if not found.pairs]
     if empty:
         return nothing | {"empty": empty}
     try:
         unit = basis(counts["left"], counts["right"], per)
-        left, right = (_side(connection, f, name, counts[name], unit) for name, f in scopes.items())
+        left, right = (_side(connection, side, name, counts[name], unit) for name, side in sides.items())
         told = compared(left, right, unit, normalise=normalise, limit=asked.limit)
     except IncompleteError as error:  # on the wire it would be a failure of the store
         return nothing | {"problem": str(error)}
-    if common := shared(connection, asked.scope, asked.other):
+    if common := _shared(connection, sides["left"], sides["right"]):
         warning = {"warning": "shared", "count": common, "text": TEXTS["shared"], "scaled": False}
         told["warnings"].insert(0, warning)
     return nothing | told
@@ -70,17 +86,15 @@ def _options(given: Mapping[str, Any]) -> tuple[str | None, bool]:
     return per, normalise
 
 
-def _counts(connection: Connection, f: Filter) -> Counts:
+def _counts(connection: Connection, side: _Asked) -> Counts:
     """What there is to divide by. How many windows do not tell it, only windows say that are still kept."""
-    found = figures(connection, f)
-    rows = plain_rows(plan(connection, f), f, device_sums)
-    pairs = connection.scalar(select(func.sum(rows.c.windows)))
-    told = _kept(connection, f).values()
+    found, pairs = figures(connection, side.scope), sum(count for *_, count in _models(connection, side.scope))
+    told = _kept(connection, side).values()
     kept, stepless, silent = (sum(column) for column in zip(*told, strict=True)) if told else (0, 0, 0)
     whole = kept == (found["windows"] or 0)
     return Counts(
         windows=found["windows"] or 0,
-        pairs=int(pairs or 0),
+        pairs=pairs,
         steps=found["steps"] or 0,
         calls=found["padding_batches"] or 0,
         tokens=found["padding_real_tokens"] or 0,
@@ -90,20 +104,58 @@ def _counts(connection: Connection, f: Filter) -> Counts:
     )
 
 
-def _kept(connection: Connection, f: Filter) -> dict[int, tuple[int, int, int]]:
+def _kept(connection: Connection, side: _Asked) -> dict[int, tuple[int, ...]]:
     """Of each process the windows that are still kept: all, those without steps, those that tell no padding."""
+    sets = _sets(connection, side.scope)
+    found: dict[int, tuple[int, ...]] = {}
+    for (process, devices_id), counts in _by_set(connection, side.bare).items():
+        if sets is None or devices_id in sets:
+            before = found.get(process, (0, 0, 0))
+            found[process] = tuple(a + b for a, b in zip(before, counts, strict=True))
+    return found
 
-    def find() -> dict[int, tuple[int, int, int]]:
-        owner = windows.c.process_id
-        sums = (func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT))
-        rows = connection.execute(windows_of(f, owner, func.count(), *sums).group_by(owner))
-        return {process: (count, int(stepless), int(silent)) for process, count, stepless, silent in rows}
 
-    return once(connection, f, "kept", find)
+def _by_set(connection: Connection, bare: Filter) -> dict[tuple[int, int], tuple[int, ...]]:
+    """The same by process and set of devices, without regard to what devices: of two device models, one reading."""
+
+    def find() -> dict[tuple[int, int], tuple[int, ...]]:
+        keys = windows.c.process_id, windows.c.devices_id
+        sums = [func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)]
+        columns = (*keys, func.count(), *sums)
+        if owners(bare):
+            query = windows_of(bare, *columns)
+        else:
+            query = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
+        rows = connection.execute(query.group_by(*keys)).all()
+        return {(process, of): (count, int(stepless), int(silent)) for process, of, count, stepless, silent in rows}
+
+    return once(connection, bare, "kept", find)
 
 
-def _side(connection: Connection, f: Filter, name: str, counts: Counts, per: str) -> Side:
+def _sets(connection: Connection, f: Filter) -> frozenset[int] | None:
+    """The sets of devices that hold one that matches; None: any does."""
+    wanted = device_matches(f)
+    if not wanted:
+        return None
+    query = select(device_sets.c.id).join(devices, devices.c.id == device_sets.c.device_id).where(*wanted)
+    return once(connection, f, "sets", lambda: frozenset(connection.scalars(query)))
+
+
+def _shared(connection: Connection, left: _Asked, right: _Asked) -> int:
+    """How many windows are on both sides."""
+    if left.bare is not right.bare:
+        return shared(connection, left.scope, right.scope)
+    sets = [of for side in (left, right) if (of := _sets(connection, side.scope)) is not None]
+    return sum(
+        count for (_, devices_id), (count, *_) in _by_set(connection, left.bare).items()
+        if all(devices_id in of for of in sets)
+    )  # fmt: skip
+
+
+def _side(connection: Connection, side: _Asked, name: str, counts: Counts, per: str) -> Side:
+    f = side.scope
     device, vendor = _device(connection, f, name)
+    models, worlds = _told(connection, side)
     apart = per == STEP and bool(counts.stepless)
     return Side(
         counts=counts,
@@ -113,28 +165,38 @@ def _side(connection: Connection, f: Filter, name: str, counts: Counts, per: str
         sums=kernels.all_sums(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
-        models=frozenset(_distinct(connection, f, processes.c.model)),
-        worlds=frozenset(_distinct(connection, f, processes.c.world_size)),
+        models=models,
+        worlds=worlds,
     )
 
 
 def _device(connection: Connection, f: Filter, name: str) -> tuple[str, Vendor]:
     """The one device model of a side: times of several are never merged."""
-    rows = rows_of(plan(connection, f), f, device_sums).c
-    found = connection.execute(select(rows.model, rows.vendor).distinct().order_by(rows.model)).all()
+    found = _models(connection, f)
     if len(found) > 1:
-        models = ", ".join(model for model, _ in found[:NAMED]) + (" and more" if len(found) > NAMED else "")
+        models = ", ".join(model for model, *_ in found[:NAMED]) + (" and more" if len(found) > NAMED else "")
         raise UsageError(f"the {name} side ran on several device models, choose one with device=NAME: {models}")
-    return found[0].model, Vendor(found[0].vendor)
+    model, vendor, _ = found[0]
+    return model, Vendor(vendor)
 
 
-def _distinct(connection: Connection, f: Filter, column: ColumnElement[Any]) -> set[Any]:
-    """What the processes that have windows tell."""
-    of, found = list(_kept(connection, f)), set[Any]()
-    for low in range(0, len(of), IN_LIST):
-        some = processes.c.id.in_(of[low : low + IN_LIST])
-        found.update(connection.scalars(select(column).where(some, column.is_not(None)).distinct()))
-    return found
+def _models(connection: Connection, f: Filter) -> Sequence[tuple[str, str, int]]:
+    """Device models and vendors, ascending, with how often one of theirs was in a window."""
+
+    def find() -> Sequence[tuple[str, str, int]]:
+        rows = rows_of(plan(connection, f), f, device_sums).c
+        query = select(rows.model, rows.vendor, func.sum(rows.windows)).group_by(rows.model, rows.vendor)
+        found = connection.execute(query.order_by(rows.model, rows.vendor)).all()
+        return [(model, vendor, int(count or 0)) for model, vendor, count in found]
+
+    return once(connection, f, "models", find)
+
+
+def _told(connection: Connection, side: _Asked) -> tuple[frozenset[str], frozenset[int]]:
+    """Models and world sizes of the processes that have windows."""
+    p, query = processes.c, select(processes.c.model, processes.c.world_size).distinct()
+    found = rows_of_some(connection, query, p.id, list(_kept(connection, side)))
+    return frozenset(m for m, _ in found if m is not None), frozenset(w for _, w in found if w is not None)
 
 
 def _stepping(connection: Connection, f: Filter) -> TimelineSum:
