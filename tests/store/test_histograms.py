@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofwatch.model.histogram import Histogram
-from roofwatch.store.blocks import pack, pack_all
 from roofwatch.store.histograms import BUCKETS, Histograms
 
 
@@ -50,14 +49,6 @@ def test_there_and_back(parts: list[tuple[int, list[int]]]) -> None:
     again = Histograms.unpack(rows.pack(), len(parts))
     assert [(h.low, list(h.counts)) for h in again.each()] == [(low if n else 0, n) for low, n in parts]
     assert np.array_equal(again.lows, rows.lows)
-
-
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 70_000), max_size=9), max_size=4))
-def test_vectors_packed_together_are_one(parts: list[list[int]]) -> None:
-    """The same bytes as of one vector, however many bytes the numbers of each have."""
-    vectors = [np.array(part, np.int64) for part in parts]
-    assert pack_all(vectors) == pack(np.concatenate([np.zeros(0, np.int64), *vectors]))
 
 
 @settings(deadline=None)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from roofwatch.store import wire
-from roofwatch.store.blocks import FACT, Ints
+from roofwatch.store.blocks import FACT, FAST, Ints, pack_parts
 from roofwatch.store.catalog import NO_CODE
 from roofwatch.store.checks import MAX_COUNT, MAX_NS, MAX_RATE, fail
 from roofwatch.store.dictionary import Resolved
@@ -24,7 +24,7 @@ _LIMITS = {  # of what is stored as it comes; these columns follow each other in
     **dict.fromkeys(("calls", "step_calls"), MAX_COUNT),
 }
 _PLAIN = slice(FACT.index("total_ns"), FACT.index("step_calls") + 1)
-_NUMBERS = (*_LIMITS, "device", "bound", "evidence", "histogram_low", "histogram_length")
+_NUMBERS = ("signature", *_LIMITS, "device", "bound", "evidence", "histogram_low", "histogram_length")
 _AT = {name: i for i, name in enumerate(FACT)}
 _MARKS = 1 << 18  # places of keys that are marked one by one; more are sorted
 
@@ -40,7 +40,31 @@ class Facts:
         return int(self.columns.shape[1])
 
 
-NO_FACTS = Facts(np.zeros((len(FACT), 0), np.int64), Histograms.joined(()))
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of a segment's windows, one after the other."""
+
+    columns: Ints  # of ``blocks.FACT``
+    histograms: Histograms  # counts as bytes, where none needs more
+    ends: tuple[int, ...]  # where the rows of each window end, after where the first begin
+    cells: tuple[int, ...]  # the same of counts of histograms
+
+    def facts(self, place: int) -> Facts:
+        """Those of one window."""
+        rows, cells = slice(*self.ends[place : place + 2]), slice(*self.cells[place : place + 2])
+        of = self.histograms
+        return Facts(
+            self.columns[:, rows], Histograms(of.lows[rows], of.lengths[rows], of.counts[cells].astype(np.int64))
+        )
+
+    def count(self, place: int) -> int:
+        """How many are those of one window."""
+        return self.ends[place + 1] - self.ends[place]
+
+    def packed(self) -> list[tuple[bytes, bytes]]:
+        """The two blocks of each window: made together, which costs a third."""
+        facts = pack_parts(self.columns, self.ends, FAST)
+        return list(zip(facts, self.histograms.pack_parts(self.ends), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +88,17 @@ class _Rows:
     peaks: Ints  # of each device: place of its peaks in the dictionary
 
 
-def of_segment(windows: Sequence[Any], dictionary: Resolved) -> tuple[list[Facts], Roofs]:
-    """The kernels of each window, as ``wire.read`` gives them, and the roofs that they tell.
+def of_segment(windows: Sequence[Any], counts: list[int], dictionary: Resolved) -> tuple[Kernels, Roofs]:
+    """The kernels of windows, as ``wire.read`` gives them and as many as ``wire.counts`` says, and their roofs.
 
     Raises:
         ValueError, IndexError: they cannot be stored.
     """
     kernels = [w.kernels for w in windows]
-    places, counts = wire.counted("signature", [k.signature for k in kernels])
     told = wire.columns({name: [getattr(k, name) for k in kernels] for name in _NUMBERS}, counts)
+    places = told["signature"]
     if len(places) and int(places.max()) >= len(dictionary.ids):
         fail(f"signature: {places.max()} is out of range")
-    for name in ("histogram_low", "histogram_length"):
-        _limited(name, told[name], BUCKETS)
     rows = _rows(windows, counts, told["device"], dictionary)
     columns = np.empty((len(FACT), len(places)), np.int64)
     columns[_AT["signature_id"]] = dictionary.ids[places]
@@ -90,16 +112,12 @@ def of_segment(windows: Sequence[Any], dictionary: Resolved) -> tuple[list[Facts
     _codes(columns, kernels, counts, told, dictionary)
     _check_once(places, columns[_AT["evidence"]], rows, len(dictionary.ids))
     columns[_AT["first"]] = _first(dictionary.names[places], columns[_AT["bound"]], rows, dictionary.strings)
-    histograms = _histograms(kernels, counts, told)
-    ends = np.cumsum(counts).tolist()
-    facts = [
-        Facts(np.ascontiguousarray(columns[:, end - count : end]), of) if count else NO_FACTS
-        for count, end, of in zip(counts, ends, histograms, strict=True)
-    ]
-    return facts, _roofs(kernels, places, rows, dictionary)
+    ends = (0, *accumulate(counts))
+    histograms, cells = _histograms(kernels, told, ends)
+    return Kernels(columns, histograms, ends, cells), _roofs(kernels, places, rows, dictionary)
 
 
-def _limited(name: str, column: Ints, limit: int) -> None:
+def _limited(name: str, column: npt.NDArray[np.integer[Any]], limit: int) -> None:
     """Refuse what is at least ``limit``."""
     if int(column.max(initial=0)) >= limit:
         fail(f"{name}: {column.max()} is out of range")
@@ -166,22 +184,23 @@ def first_of(keys: Ints, size: int) -> Ints:
         _, where = np.unique(keys, return_index=True)
         return where
     marks = np.full(size, len(keys), np.int64)
-    np.minimum.at(marks, keys, np.arange(len(keys)))
+    marks[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)  # of one key several times the last that is written stays
     return marks[marks < len(keys)]
 
 
-def _histograms(kernels: Sequence[Any], counts: list[int], told: dict[str, Ints]) -> list[Histograms]:
+def _histograms(
+    kernels: Sequence[Any], told: dict[str, Ints], ends: tuple[int, ...]
+) -> tuple[Histograms, tuple[int, ...]]:
     lows, lengths = told["histogram_low"], told["histogram_length"]
-    cells, many = wire.counted("histogram_counts", [k.histogram_counts for k in kernels])
-    _limited("histogram_counts", cells, MAX_COUNT)
-    row, cell, found = 0, 0, []
-    for count, size in zip(counts, many, strict=True):
-        of = slice(row, row + count)
-        if int(lengths[of].sum()) != size:
-            fail("the histogram columns do not fit each other")
-        found.append(Histograms(lows[of], lengths[of], cells[cell : cell + size]))
-        row, cell = row + count, cell + size
-    return found
+    for name, column in (("histogram_low", lows), ("histogram_length", lengths), ("histogram", lows + lengths)):
+        _limited(name, column, BUCKETS + 1)
+    counts, many = wire.counted("histogram_counts", [k.histogram_counts for k in kernels])
+    _limited("histogram_counts", counts, MAX_COUNT)
+    cells = (0, *accumulate(many))
+    own = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+    if own[list(ends)].tolist() != list(cells):
+        fail("the histogram columns do not fit each other")
+    return Histograms(lows, lengths, cast("Ints", counts)), cells  # widened where they leave ``Kernels``
 
 
 def _roofs(kernels: Sequence[Any], places: Ints, rows: _Rows, dictionary: Resolved) -> Roofs:

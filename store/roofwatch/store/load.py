@@ -10,7 +10,6 @@ from sqlalchemy import Connection, select
 
 from roofwatch.model.record import Node, Trigger
 from roofwatch.store import bulk, postgres_partitions, rollup, schema, ungreeted
-from roofwatch.store.blocks import pack
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.identity import agent_id, node_id
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
@@ -78,10 +77,11 @@ class Loader:
         return [STORED if isinstance(work, Hello) else next(each) for work in group]
 
     def _kernels(self, connection: Connection, windows: Sequence[tuple[int, UnpackedWindow]]) -> None:
+        made = {id(kernels): kernels.packed() for kernels in {id(w.kernels): w.kernels for _, w in windows}.values()}
         blocks = [
-            (number, len(w.facts), pack(w.facts.columns), w.facts.histograms.pack())
+            (number, count, *made[id(w.kernels)][w.place])
             for number, w in windows
-            if len(w.facts)
+            if (count := w.kernels.count(w.place))
         ]
         bulk.insert(connection, schema.kernel_blocks, KERNEL_BLOCK_NAMES, list(chain.from_iterable(blocks)))
 

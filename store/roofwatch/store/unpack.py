@@ -19,7 +19,7 @@ from roofwatch.store import wire
 from roofwatch.store.blocks import Ints
 from roofwatch.store.checks import MAX_COUNT, check_state, check_texts, check_window, in_range
 from roofwatch.store.dictionary import Dictionaries, Resolved
-from roofwatch.store.facts import Facts, Roofs, of_segment
+from roofwatch.store.facts import Facts, Kernels, Roofs, of_segment
 from roofwatch.store.identity import devices_id
 
 __all__ = ["MAX_ROWS", "Facts", "Unpacked", "UnpackedWindow", "Unpacker"]
@@ -29,13 +29,19 @@ MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacke
 
 @dataclass(frozen=True, slots=True)
 class UnpackedWindow:
-    """A window without kernels, its kernels as columns, and the ids of its devices by position."""
+    """A window without kernels, the ids of its devices by position, and its kernels among its segment's."""
 
     window: Window
-    facts: Facts
     devices: tuple[int, ...]
     process_id: int
     devices_id: int
+    kernels: Kernels
+    place: int
+
+    @property
+    def facts(self) -> Facts:
+        """Its kernels."""
+        return self.kernels.facts(self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,32 +103,32 @@ class Unpacker:
         message = wire.read(envelope)
         if message.schema != codec.SEGMENT_SCHEMA:
             codec.windows(pb.Segment(schema=message.schema))  # raises, and says what to upgrade
-        rows = wire.count([w.kernels.signature for w in message.windows])
-        if rows > MAX_ROWS:
-            raise WireError(f"segment of {rows} kernels: the limit is {MAX_ROWS}")
+        counts = wire.counts([w.kernels.signature for w in message.windows])
+        if sum(counts) > MAX_ROWS:
+            raise WireError(f"segment of {sum(counts)} kernels: the limit is {MAX_ROWS}")
         try:
-            return self._unpack(envelope, message, rows)
+            return self._unpack(envelope, message, counts)
         except (IndexError, ValueError, KeyError, RecursionError, OverflowError) as error:
             raise WireError(f"damaged segment: {error}") from error
 
-    def _unpack(self, envelope: pb.SegmentEnvelope, message: Any, rows: int) -> Unpacked:
+    def _unpack(self, envelope: pb.SegmentEnvelope, message: Any, counts: list[int]) -> Unpacked:
         segment_id = envelope.id
         if not segment_id.agent or not segment_id.boot or not 0 < segment_id.sequence < 1 << 63:
             raise ValueError("no agent, boot or sequence")
         check_texts(segment_id.agent, segment_id.boot, *message.agent_drops)
         in_range("agent_drops", message.agent_drops.values(), MAX_COUNT)
         dictionary = self.dictionaries.resolved(message.dictionary)
-        facts, roofs = of_segment(message.windows, dictionary)
+        kernels, roofs = of_segment(message.windows, counts, dictionary)
         return Unpacked(
             agent=segment_id.agent,
             boot=segment_id.boot,
             sequence=segment_id.sequence,
             crc32=envelope.crc32,
-            windows=[_window(w, of, dictionary) for w, of in zip(message.windows, facts, strict=True)],
+            windows=[_window(w, dictionary, kernels, place) for place, w in enumerate(message.windows)],
             dictionary=dictionary,
             told=roofs,
             drops=dict(message.agent_drops),
-            rows=rows,
+            rows=sum(counts),
             states=_states(message, dictionary),
             envelope=envelope,
         )
@@ -135,13 +141,13 @@ def _states(message: Any, dictionary: Resolved) -> list[tuple[int, ProcessState]
     return [(dictionary.process_ids[told.process], state) for told, state in zip(message.states, found, strict=True)]
 
 
-def _window(message: Any, facts: Facts, dictionary: Resolved) -> UnpackedWindow:
+def _window(message: Any, dictionary: Resolved, kernels: Kernels, place: int) -> UnpackedWindow:
     window = dictionary.decoder.window(message, kernels=False)
     check_window(window)
     of = tuple(dictionary.device_ids[d.device][0] for d in message.devices)
     if of not in dictionary.sets:
         dictionary.sets[of] = devices_id(of)
-    return UnpackedWindow(window, facts, of, dictionary.process_ids[message.process], dictionary.sets[of])
+    return UnpackedWindow(window, of, dictionary.process_ids[message.process], dictionary.sets[of], kernels, place)
 
 
 def _known(value: float) -> float | None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from operator import gt
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -28,13 +30,13 @@ BEYOND = 1 << 62  # stands for numbers of more bytes
 BLOCK = 1 << 14  # numbers made at once: what fits a processor's cache
 _PACKAGE = "roofwatch.columns"
 _AS_BYTES = {"Segment": {"dictionary"}, "KernelStats": {field.name for field in pb.KernelStats.DESCRIPTOR.fields}}
-_MASKS = np.array([(1 << (8 * length)) - 1 for length in range(LONGEST + 1)], np.uint64)
-_JOIN = tuple(  # neighbours of 7, 14 and 28 bits: which stay, which move, and by how much
-    (np.uint64(keep), np.uint64(move), np.uint64(by))
-    for keep, move, by in (
-        (0x007F007F007F007F, 0x7F007F007F007F00, 1),
-        (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
-        (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
+_MASKS = np.array([(1 << (8 * length)) - 1 for length in range(1, LONGEST + 1)], np.uint64)
+_JOIN = tuple(  # neighbours of 7, 14 and 28 bits: from how many bytes on, which stay, which move, and by how much
+    (most, np.uint64(keep), np.uint64(move), np.uint64(by))
+    for most, keep, move, by in (
+        (0, 0x007F007F007F007F, 0x7F007F007F007F00, 1),
+        (2, 0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
+        (4, 0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
 
@@ -82,13 +84,13 @@ def read(envelope: pb.SegmentEnvelope) -> Any:
     return message
 
 
-def count(parts: Sequence[bytes]) -> int:
-    """How many numbers a column has, before any is made."""
-    return sum(int(np.count_nonzero(np.frombuffer(part, np.uint8) < 0x80)) for part in parts)
+def counts(parts: Sequence[bytes]) -> list[int]:
+    """How many numbers each part of a column has, before any is made."""
+    return [len(part) if part.isascii() else int(np.count_nonzero(np.frombuffer(part, np.int8) >= 0)) for part in parts]
 
 
-def counted(name: str, parts: Sequence[bytes]) -> tuple[Ints, list[int]]:
-    """The numbers of a column's parts, one after the other, and how many each part has.
+def counted(name: str, parts: Sequence[bytes]) -> tuple[npt.NDArray[np.integer[Any]], list[int]]:
+    """The numbers of a column's parts, one after the other, and how many each part has; as bytes where they fit.
 
     Raises:
         ValueError: a part ends within a number.
@@ -97,12 +99,14 @@ def counted(name: str, parts: Sequence[bytes]) -> tuple[Ints, list[int]]:
     octets = np.frombuffer(buffer, np.uint8)
     lengths = [len(part) for part in parts]
     if buffer.isascii():  # each number is a byte
-        return octets.astype(np.int64), lengths
+        return octets, lengths
     numbers, ends = _numbers(buffer, octets)
     bounds = np.cumsum(lengths)
     if (octets[bounds[np.array(lengths) > 0] - 1] >= 0x80).any():
         fail(f"{name}: a column ends within a number")
-    return numbers, np.diff(np.searchsorted(ends, bounds), prepend=0).tolist()
+    found = np.searchsorted(ends, bounds)
+    found[1:] -= found[:-1].copy()
+    return numbers, found.tolist()
 
 
 def columns(parts: dict[str, Sequence[bytes]], counts: list[int]) -> dict[str, Ints]:
@@ -113,11 +117,13 @@ def columns(parts: dict[str, Sequence[bytes]], counts: list[int]) -> dict[str, I
     """
     found: dict[str, Ints] = {}
     long: dict[str, Sequence[bytes]] = {}
+    most = [MOST * count for count in counts]
     for name, of in parts.items():
-        if any(len(part) > MOST * count for part, count in zip(of, counts, strict=True)):
+        lengths = list(map(len, of))
+        if any(map(gt, lengths, most)):
             fail(f"kernel columns of unequal lengths: {name}")
         buffer = b"".join(of)
-        if buffer.isascii() and [len(part) for part in of] == counts:
+        if lengths == counts and buffer.isascii():
             found[name] = np.frombuffer(buffer, np.uint8).astype(np.int64)
         else:
             long[name] = of
@@ -125,7 +131,7 @@ def columns(parts: dict[str, Sequence[bytes]], counts: list[int]) -> dict[str, I
         numbers, many = counted(", ".join(long), list(chain.from_iterable(long.values())))
         if many != counts * len(long):
             fail(f"kernel columns of unequal lengths, among {', '.join(long)}")
-        found.update(zip(long, numbers.reshape(len(long), -1), strict=True))
+        found.update(zip(long, numbers.reshape(len(long), -1).astype(np.int64, copy=False), strict=True))
     return found
 
 
@@ -148,15 +154,22 @@ def _numbers(buffer: bytes, octets: Any) -> tuple[Ints, Ints]:
     ends = np.flatnonzero(octets < 0x80)
     words = np.ndarray((len(buffer),), "<u8", buffer + bytes(LONGEST), strides=(1,))
     numbers = np.empty(len(ends), np.int64)
-    last = -1
+    begin = 0
     for at in range(0, len(ends), BLOCK):
         of = ends[at : at + BLOCK]
-        lengths = np.diff(of, prepend=last)
-        last = int(of[-1])
-        found = words.take(of - lengths + 1) & _MASKS.take(lengths, mode="clip")
-        for keep, move, by in _JOIN:
+        starts = np.empty_like(of)
+        starts[0], end = begin, int(of[-1]) + 1
+        np.add(of[:-1], 1, out=starts[1:])
+        lengths = of - starts  # but for the last byte
+        found = words[begin:end].take(starts - begin)  # of what does not lie in order numpy makes a copy first
+        found &= _MASKS.take(lengths, mode="clip")
+        longest = int(lengths.max())
+        for most, keep, move, by in _JOIN:
+            if longest < most:
+                break
             found = (found & keep) | ((found & move) >> by)
-        if int(lengths.max()) > LONGEST:
-            found[lengths > LONGEST] = BEYOND
+        if longest >= LONGEST:
+            found[lengths >= LONGEST] = BEYOND
         numbers[at : at + BLOCK] = found.view(np.int64)
+        begin = end
     return numbers, ends
