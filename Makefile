@@ -37,7 +37,7 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 # Two at a time what computes; what takes windows of live jobs that mostly wait for their own interpreters to start;
 # one by one what needs the machine: whole paths with several programs each, and stress.
 COMPUTE := tests/agent tests/ascend tests/capture tests/cli tests/compare tests/fuzz tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/soak tests/store tests/store_clickhouse tests/timeline tests/trouble tests/trust tests/whatif
-LIVE := tests/ascend_live tests/deploy tests/hook tests/upgrade
+LIVE := tests/ascend_live tests/deploy tests/hook tests/upgrade tests/node
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
