@@ -29,6 +29,7 @@ TRIES = 3  # windows at most until one has the steps asked for
 WITHIN_MOST_S = 600.0
 TEXT_MOST = 200
 BUSY_HERE = "too_many"  # captures on this node
+UNWRITTEN = "it is still being written: see 'roofwatch trace list'"
 
 Tell = Callable[[pb.AgentMessage], None]
 
@@ -49,6 +50,7 @@ class _Wanted:
     asked: bool = False
     over: bool = False
     short: Window | None = None  # taken, with fewer steps than asked for
+    taken: Window | None = None  # the one; its trace is still being written
 
     def outcome(self, outcome: pb.Outcome, reason: str = "", detail: str = "") -> pb.WindowOutcome:
         """The message's first fields."""
@@ -110,6 +112,8 @@ class Captures:
         reason = self._scheduler.request(
             one.member, one.wish, Trigger.REQUESTED, one.align, batch, at_steps=steps, asker=asker
         )
+        if one.over:  # its connection broke, and we have been told
+            return
         if reason == protocol.BUSY:
             one.timer = asyncio.get_running_loop().call_later(AGAIN_S, self._try, one)
         elif reason:
@@ -137,8 +141,10 @@ class Captures:
             self._have(one, window)
 
     def _failed(self, one: _Wanted, outcome: pb.Outcome, reason: str, detail: str = "") -> None:
-        """No window came of this; a shorter one that came before is one."""
-        if one.short is not None:
+        """No window came of this; one that is there, if only a shorter one, is one."""
+        if one.taken is not None:
+            self._taken(one, one.taken, UNWRITTEN)
+        elif one.short is not None:
             window, one.short = one.short, None
             self._have(one, window)
         else:
@@ -147,6 +153,7 @@ class Captures:
     def _have(self, one: _Wanted, window: Window) -> None:
         """This is the one; its trace may still be on its way to the disk."""
         if one.keep:
+            one.taken = window
             self._keeping.settled(window.uid, lambda why: self._taken(one, window, why))
         else:
             self._taken(one, window, None)
