@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofwatch.model.histogram import Histogram
+from roofwatch.store import histograms
 from roofwatch.store.histograms import BUCKETS, Histograms
 
 
@@ -55,6 +57,9 @@ def test_there_and_back(parts: list[tuple[int, list[int]]]) -> None:
 @given(st.lists(st.tuples(part, st.integers(-1, 3)), max_size=12))
 def test_merging_is_the_records_own(rows: list[tuple[tuple[int, list[int]], int]]) -> None:
     """Groups of rows merge to what the record's dictionary gives, in any mixture."""
-    merged = of(*(one for one, _ in rows)).merged(np.array([group for _, group in rows], np.int64), 4)
+    given, groups = of(*(one for one, _ in rows)), np.array([group for _, group in rows], np.int64)
     expected = [Histogram.merged(Histogram(low, tuple(n)) for (low, n), g in rows if g == group) for group in range(4)]
-    assert merged.each() == expected
+    for dense in (0, histograms.DENSE):  # by sorting, where there are few counts, and each in its place
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(histograms, "DENSE", dense)
+            assert given.merged(groups, 4).each() == expected

@@ -16,6 +16,7 @@ BUCKETS = 1200  # γ^1200 ns is more than the universe's age; also a guard again
 
 
 NIBBLES = b"\x02"  # what a block begins with
+DENSE = 1 << 16  # counts that are added in their places whatever there is to add; more where there are as many to add
 ESCAPE = 15  # in the place of a count that is as large or larger
 
 
@@ -99,15 +100,10 @@ class Histograms:
         """One histogram a group: ``group`` says of each row which; a row of group -1 is left out."""
         rows, buckets, counts = self.cells()
         wanted = group[rows] >= 0
-        keys = group[rows[wanted]] * (2 * BUCKETS) + buckets[wanted]
-        order = np.argsort(keys, kind="stable")
-        keys, counts = keys[order], counts[wanted][order]
         lows, lengths = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-        if not len(keys):
-            return Histograms(lows, lengths, counts)
-        begins = np.flatnonzero(np.diff(keys, prepend=-1))
-        sums = np.add.reduceat(counts, begins)
-        of, bucket = np.divmod(keys[begins], 2 * BUCKETS)
+        of, bucket, sums = _added(group[rows[wanted]], buckets[wanted], counts[wanted], groups)
+        if not len(of):
+            return Histograms(lows, lengths, sums)
         first = np.flatnonzero(np.diff(of, prepend=-1))
         last = np.append(first[1:], len(of)) - 1
         lows[of[first]] = bucket[first]
@@ -123,6 +119,25 @@ class Histograms:
             Histogram(low, tuple(self.counts[end - length : end].tolist())) if length else Histogram()
             for low, length, end in zip(self.lows.tolist(), self.lengths.tolist(), ends, strict=True)
         ]
+
+
+def _added(group: Ints, buckets: Ints, counts: Ints, groups: int) -> tuple[Ints, Ints, Ints]:
+    """Group, bucket and sum of every bucket of a group that has counts, ascending."""
+    least, most = int(buckets.min(initial=BUCKETS)), int(buckets.max(initial=0))
+    width = max(0, most - least + 1)
+    keys = group * width + buckets - least
+    if groups * width <= max(DENSE, len(keys)):  # a place for each there may be: to sort takes ten times as long
+        places = np.zeros(groups * width, np.int64)
+        np.add.at(places, keys, counts)
+        found = np.flatnonzero(places)
+        sums: Ints = places[found]
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        begins = np.flatnonzero(np.diff(keys, prepend=-1))
+        found, sums = keys[begins], np.add.reduceat(counts[order], begins)
+    of, bucket = np.divmod(found, max(1, width))
+    return of, bucket + least, sums
 
 
 def _nibbles(halves: Planes) -> bytes:
