@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import in_process
+
+from roofwatch.agent import status
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
@@ -59,32 +62,33 @@ def found(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_a_jobs_secrets_are_nowhere(node, monkeypatch) -> None:
-    """A real job, its windows in the spool, then in the store: files, write-ahead logs and logs are searched."""
+    """A real job, its windows in the spool, then in the store, one trace kept: all files and logs are searched."""
     (node.folder / "secret-folder").mkdir()
     monkeypatch.chdir(node.folder / "secret-folder")
     agent = node.agent(interval=0.5)  # no store yet: windows lie in the spool
-    run = (*node.program, "run", "--model", "a-model", "--", sys.executable, "-c", JOB, "60", *ARGUMENTS)
+    run = (*node.program, "run", "--model", "a-model", "--", sys.executable, "-c", JOB, "110", *ARGUMENTS)
     job = node.start(*run, env=SECRETS)
     assert job.stdout.readline() == "ready\n"
-    assert job.poll() is None
 
-    def spooled() -> int:
-        with sqlite3.connect(f"file:{node.folder}/state/spool.db?mode=ro", uri=True) as database:
-            return int(database.execute("SELECT coalesce(sum(windows), 0) FROM segment").fetchone()[0])
+    def spooled() -> bool:
+        """Whether windows lie in the spool that tell of the job's ops."""
+        return sum("(segment)" in name and b"aten::" in data for name, data in contents(node.folder)) >= 1
 
-    wait(lambda: spooled() >= 2)
-    assert any("(segment)" in name and b"aten::" in data for name, data in contents(node.folder))
+    wait(spooled)
     assert found(node.folder) == []
-    job.terminate()
     agent.terminate()
     agent.wait(15)
     node.store()
-    node.agent(interval=60)
-    node.wait_for_windows(2)
+    node.agent(interval=60)  # the job finds it by itself
+    node.wait_for_windows(1)
+    wait(lambda: status.request(str(node.socket))["processes"])
+    taken = in_process.call("capture", "--model", "a-model", "--keep-trace", "--store", node.address, env=node.env)
+    assert taken.returncode == 0, taken.stdout + taken.stderr
     assert node.windows()[0]["model"] == "a-model"  # what is collected is there
     searched = dict(contents(node.folder))
     assert {Path(name).name.partition(" ")[0] for name in searched} >= {"spool.db", "store.db", "store.db-wal", "0.err"}
     assert any("store.db" in name and b"a-model" in data for name, data in searched.items())
+    assert any("(inflated)" in name and b"aten::" in data for name, data in searched.items()), "the kept trace"
     assert found(node.folder) == []
 
 
