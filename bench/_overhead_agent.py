@@ -111,7 +111,7 @@ class Watched(daemon.Agent):
     async def _next(self, step: int) -> None:
         clock, counted = self._clock, self._counters
         meeting = Meeting(0.0, tuple(range(step, step + LISTED)), self._scheduler.interval_s)
-        self._scheduler._meeting = lambda slot, _: None if slot.run is None else meeting  # noqa: SLF001
+        self._scheduler._meeting = lambda slot, *_: None if slot.run is None else meeting  # noqa: SLF001
         clock.run_clock()
         clock.skipped += max(0.0, self._due() - BEFORE_S - clock.time())
         asked, refused = counted.windows["requested"], counted.refusals.total()

@@ -129,12 +129,15 @@ class Agent:
         stdin.write(line + "\n")
         stdin.flush()
         if not select.select([stdout], [], [], ANSWER_S)[0]:
-            raise Gone("the agent does not answer")
+            raise Gone("the agent does not answer: " + self._log_end())
         answer = stdout.readline()
         if not answer:
-            raise Gone("the agent has ended: " + Path(self.log.name).read_text()[-500:])
+            raise Gone("the agent has ended: " + self._log_end())
         told: dict[str, Any] = json.loads(answer)
         return told
+
+    def _log_end(self) -> str:
+        return Path(self.log.name).read_text()[-500:]
 
     def end(self) -> None:
         """Stop it."""
