@@ -156,7 +156,7 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--copies", type=int, default=32, help="of 307,200 ingested kernels each; 0: ingest alone")
     copies = options.parse_args().copies
-    with running_clickhouse() as server, tempfile.TemporaryDirectory(prefix="roofwatch-bench-") as folder:
+    with running_clickhouse(on_disk=True) as server, tempfile.TemporaryDirectory(prefix="roofwatch-bench-") as folder:
         os.environ["XDG_STATE_HOME"] = folder
         name = ingest(server, Path(folder))
         if not copies:

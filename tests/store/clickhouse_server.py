@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import shutil
 import signal
 import subprocess
@@ -87,13 +88,18 @@ class ClickHouse:
         return name
 
 
+ROOM_BYTES = 2 << 30
+MEMORY = Path("/dev/shm")  # noqa: S108 - where a test's tables need not wait for a disk that others use, too
+
+
 @contextmanager
-def running_clickhouse() -> Iterator[ClickHouse]:
+def running_clickhouse(*, on_disk: bool = False) -> Iterator[ClickHouse]:
     """A server for the length of a block."""
     for name in ("chdb", "clickhouse_connect"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: there is no ClickHouse to test with")
-    server = ClickHouse(Path(tempfile.mkdtemp(prefix="rwch-")))
+    roomy = not on_disk and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM_BYTES
+    server = ClickHouse(Path(tempfile.mkdtemp(prefix="rwch-", dir=MEMORY if roomy else None)))
     try:
         server.start()
         yield server

@@ -146,7 +146,7 @@ def test_a_store_that_starts_again_goes_on(
 
 def test_a_journal_that_was_lost(clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two minutes later a new one takes over: numbers go on, and sums that are whole stay so."""
-    from roofwatch.store.clickhouse import upkeep  # noqa: PLC0415
+    from roofwatch.store.clickhouse import holding, upkeep  # noqa: PLC0415
 
     monkeypatch.setattr(batches, "BATCH_S", 0.05)
     name = clickhouse.create()
@@ -157,7 +157,7 @@ def test_a_journal_that_was_lost(clickhouse: ClickHouse, tmp_path: Path, monkeyp
     with db.engine.connect() as connection:
         upkeep.prune_all(connection, writer.journal, DAYS + 2 * DAY_NS, Keep())
     writer.close()
-    monkeypatch.setattr(upkeep, "HELD_NS", 0)
+    monkeypatch.setattr(holding, "HELD_NS", 0)
     writer = start(db, Keep(), tmp_path / "new.db")
     writer.submit(segment(2)).result(30)
     settled(writer)

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Engine, select
 from roofwatch.model.answer import weight_of
 from roofwatch.store import schema
 from roofwatch.store.blocks import FACT
-from roofwatch.store.clickhouse.gather import sparse
 from roofwatch.store.clickhouse.sink import Sink, insert, insert_blocks
+from roofwatch.store.clickhouse.spreads import sparse
 from roofwatch.store.dimensions import Dimensions
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.identity import agent_id, node_id

@@ -10,7 +10,7 @@ from clickhouse_connect.cc_sqlalchemy.sql.compiler import ChStatementCompiler
 from sqlalchemy import ColumnClause, Double, FromClause, Label
 from sqlalchemy.ext.compiler import compiles
 
-from roofwatch.store.days import _InDays, _pruning
+from roofwatch.store.days import SHARED, _Came, _InDays, _pruning
 from roofwatch.store.rollup_sources import WholeNs
 
 NAME = "clickhousedb"
@@ -75,3 +75,8 @@ def _whole_ns(element: Any, compiler: Any, **options: Any) -> str:
 
 
 compiles(_InDays, NAME)(_pruning)
+
+
+@compiles(_Came, NAME)
+def _serial(element: Any, compiler: Any, **options: Any) -> str:
+    return f"bitAnd({compiler.process(element.clauses, **options)}, {SHARED - 1})"

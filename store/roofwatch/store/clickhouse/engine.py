@@ -30,6 +30,7 @@ READING = {
     "max_partitions_per_insert_block": "0",  # who imports a year sends it at once
     "distributed_product_mode": "global",
     "insert_distributed_sync": "1",
+    "distributed_ddl_task_timeout": "15",  # a server that is away must not hold batches up: dropping is tried again
     "max_partition_size_to_drop": "0",  # a day of a fleet is more than the 50 GB that a server drops without being told
 }
 TIMES = {"connect_timeout": 10, "send_receive_timeout": 120}

@@ -9,13 +9,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from roofwatch.store.clickhouse import pieces, sums, upkeep
+from roofwatch.store.clickhouse import holding, pieces, sums, upkeep
 from roofwatch.store.clickhouse.batch import Batch, Tables
-from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of, weight
+from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of
 from roofwatch.store.clickhouse.opening import ClickHouse
+from roofwatch.store.clickhouse.taking import weight
 from roofwatch.store.config import Keep
 from roofwatch.store.database import telling
 from roofwatch.store.load import Hello
+from roofwatch.store.retention import Believed
+from roofwatch.store.rollup_schema import SECOND_NS
 from roofwatch.store.unpack import Unpacked, UnpackedWindow, Unpacker
 
 REMEMBERED_ROWS = 300_000  # of segments in memory until their batch (60 MB); others are unpacked once more
@@ -35,9 +38,14 @@ class Flusher:
     tables: Tables = field(default_factory=Tables)
     unpacker: Unpacker = field(default_factory=Unpacker)
     cleared_s: float = 0.0
+    believed: Believed = field(init=False)
     _known: OrderedDict[int, Unpacked] = field(default_factory=OrderedDict)
     _rows: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """The clock is believed as it is at the start."""
+        self.believed = Believed(self.now_ns() - int(time.monotonic() * SECOND_NS))
 
     def remember(self, entry: int, work: Unpacked) -> None:
         """A segment that was just written down."""
@@ -67,6 +75,10 @@ class Flusher:
             for own, w in zip(entry.numbers, one.windows, strict=True)
             if own
         ]
+        with telling(self.database.url), self.database.engine.connect() as connection:
+            holding.renew(connection, self.journal, self.now_ns())
+            had = holding.known_before(connection, self.journal, windows)
+        windows = [(own, w) for own, w in windows if own not in had]
         with self.journal.write() as kept:
             stale, late = pieces.mark(kept, windows, self.journal.stale)
             told = pieces.states(kept, stale)
@@ -77,6 +89,7 @@ class Flusher:
             self.tables.version = version
             self.tables.write_before(connection, batch)
             pieces.publish(connection, told, version)
+            holding.renew(connection, self.journal, self.now_ns())  # by these a batch is seen
             self.tables.write_windows(connection, batch)
             for key, own in late.items():
                 sums.add(connection, self.journal, number, key, own)
@@ -98,13 +111,15 @@ class Flusher:
             RoofwatchError: ClickHouse failed; it is to be tried again.
         """
         with telling(self.database.url), self.database.engine.connect() as connection:
-            if time.monotonic() >= self.cleared_s:  # first of all, whatever becomes of the rest
-                upkeep.hold(connection, self.journal, self.now_ns())
-            sums.sweep(connection, self.journal, self.now_ns())
+
+            def sure() -> None:
+                holding.renew(connection, self.journal, self.now_ns())
+
+            sums.sweep(connection, self.journal, self.now_ns(), sure=sure)
             if time.monotonic() >= self.cleared_s:
-                now_ns = upkeep.reference(self.journal, self.now_ns())
-                upkeep.clear(connection, self.journal, now_ns, self.keep)
-                upkeep.hold(connection, self.journal, self.now_ns())
+                sure()
+                now_ns = self.believed.time_ns(self.now_ns(), time.monotonic())
+                upkeep.clear(connection, self.journal, upkeep.reference(self.journal, now_ns), self.keep)
                 self.cleared_s = time.monotonic() + upkeep.EVERY_S
 
     def _work(self, entry: Entry) -> Unpacked | Hello:

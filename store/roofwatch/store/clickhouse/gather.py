@@ -6,9 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from clickhouse_connect.driver.binding import finalize_query
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     Connection,
     Double,
@@ -17,29 +15,30 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    literal_column,
     select,
     tuple_,
 )
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import ColumnClause
-from sqlalchemy.sql.selectable import SelectBase
 
 from roofwatch.store.blocks import FACT, SUM, Ints
-from roofwatch.store.clickhouse.engine import client, raising
-from roofwatch.store.clickhouse.native import Arrays, decode
+from roofwatch.store.clickhouse.chosen import pieces_of, tables_of
+from roofwatch.store.clickhouse.reading import once, rows
+from roofwatch.store.clickhouse.spreads import SPREAD, dense, spread
 from roofwatch.store.clickhouse.tables import kernel_facts, kernel_sums
-from roofwatch.store.gather import Devices, OfDevice
+from roofwatch.store.gather import Devices, Models, OfDevice
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.rollup_sources import Conditions, WholeNs
-from roofwatch.store.schema import devices, nodes, processes, rollups, windows
+from roofwatch.store.schema import devices, nodes, processes, windows
 from roofwatch.store.sums import MOST, Sums
 
 _F = kernel_facts.c
 _S = kernel_sums.c
 _ALIKE = {"id": _F.window_id, "process_id": _F.process_id, "start_unix_ns": _F.start_unix_ns}  # of windows and facts
+FEW = 16  # pieces of so little that a statement costs more than what it gives
+KINDS_MOST = 2000  # devices named in a statement
 _PLACE = ("device_id", "process_id", "at_unix_ns")  # of a row: whose it is, and of when
-_NUMBERS = {"aggregate_functions_null_for_empty": 0}  # groups have rows, so nothing is NULL
-SPREAD = ("histogram_buckets", "histogram_counts")
 
 
 def est_ns() -> ColumnElement[Any]:
@@ -74,25 +73,6 @@ def _summed(c: Any, added: dict[str, Any]) -> dict[str, ColumnElement[Any]]:
     return {**keys, **sums, "min_ns": func.min(c.min_ns), "max_ns": func.max(c.max_ns)}
 
 
-def spread(c: Any) -> list[ColumnElement[Any]]:
-    """Buckets and counts, added up by bucket."""
-    merged = func.sumMap(c.histogram_buckets, c.histogram_counts)
-    return [func.tupleElement(merged, i).label(name) for i, name in enumerate(SPREAD, 1)]
-
-
-def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The columns of a query.
-
-    Raises:
-        DBAPIError: as SQLAlchemy raises it.
-    """
-    compiled = query.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True})
-    sql = finalize_query(str(compiled), dict(compiled.params))
-    with raising(connection, sql):
-        data = client(connection).raw_query(sql, fmt="Native", settings=_NUMBERS)
-    return decode(data, names)
-
-
 def from_windows(
     connection: Connection,
     where: Conditions,
@@ -118,38 +98,47 @@ def from_pieces(
     wanted: Collection[int] | None = None,
 ) -> Sums:
     """As ``gather.from_pieces``. Rows of a piece's other builds are being made, or wait to be merged away."""
-    r = rollups.c
-    of = [one for one in where if _tables(one) != {devices.name}]
-    mine = [one for one in where if _tables(one) == {devices.name}]
-    build: ColumnElement[Any] = ColumnClause("build", BigInteger())
-    pieces = (
-        select(r.grain, r.process_id, r.bucket_unix_ns, build)
-        .select_from(rollups)
-        .join(processes, processes.c.id == r.process_id)
-        .join(nodes, nodes.c.id == processes.c.node_id)
-        .where(*of)
-    )
+    of = [one for one in where if tables_of(one) != {devices.name}]
+    mine = [one for one in where if tables_of(one) == {devices.name}]
     place = _place(known, _S.bucket_unix_ns, _S)
-    query = _grouped(summed_sums(), place, _S, kernel_sums, histograms=histograms)
-    key = tuple_(_S.grain, _S.process_id, _S.bucket_unix_ns, _S.build)
-    query = query.where(key.in_(pieces), *_of_devices(mine, _S.device_id), *_only(wanted, _S.signature_id))
-    return _read(connection, query, known, histograms=histograms)
+    count, chosen = pieces_of(connection, of)
+    if not count:
+        return Sums.joined(())
+    few = count <= FEW  # then a second statement costs more than to ask for all of it at once
+    query = _grouped(summed_sums(), place, _S, kernel_sums, histograms=histograms or few)
+    query = query.where(*chosen, *_of_devices(mine, _S.device_id))
+    if not few:
+        query = query.where(*_only(wanted, _S.signature_id))
+        return _read(connection, query, known, histograms=histograms)
+    return _sums(connection, once(connection, query, (*_PLACE, *SUM, *SPREAD)), known, wanted, histograms=histograms)
 
 
 def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnElement[Any]]:
-    """What of a row's place ``known`` tells apart: a process, a stretch of time."""
-    size, plain = getattr(known, "size_ns", 0), type(known) is Devices
-    process = c.process_id if known.by_process or not plain else literal(0)
+    """What of a row's place ``known`` tells apart: a device or its kind, a process, a stretch of time."""
+    size, alike = getattr(known, "size_ns", 0), type(known) is Models
+    device = _kind(c.device_id) if alike else c.device_id
+    process = c.process_id if known.by_process or not (alike or type(known) is Devices) else literal(0)
     stretch = (at // size) * size if size else literal(0)
-    return dict(zip(_PLACE, (c.device_id, process, stretch), strict=True))
+    return dict(zip(_PLACE, (device, process, stretch), strict=True))
+
+
+def _kind(device: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The first known device of the same model, vendor and peaks: fewer groups. One that is not known is its own."""
+    first: dict[tuple[str, str, int], int] = {}
+    seen = list(_devices_seen.items())[:KINDS_MOST]
+    told = [(identity, first.setdefault(of, identity)) for identity, of in seen]
+    others = [pair for pair in told if pair[0] != pair[1]]
+    if not others:
+        return device
+    ids, firsts = (",".join(map(str, column)) for column in zip(*others, strict=True))
+    return func.transform(device, literal_column(f"[{ids}]"), literal_column(f"[{firsts}]"), device)
 
 
 def _grouped(
     sums: dict[str, ColumnElement[Any]], place: dict[str, ColumnElement[Any]], c: Any, table: Any, *, histograms: bool
 ) -> Select[Any]:
-    given = {**{name: func.toInt64(column) for name, column in {**place, **sums}.items()}}
+    columns = [column.label(f"_{name}") for name, column in {**place, **sums}.items()]
     keys = [*place.values(), *(sums[name] for name in SUM[:4])]
-    columns = [given[name].label(f"_{name}") for name in (*_PLACE, *SUM)]
     query = select(*columns, *(spread(c) if histograms else [])).select_from(table)
     return query.group_by(*(key for key in keys if isinstance(key, ColumnClause) or not _constant(key)))
 
@@ -158,22 +147,11 @@ def _constant(column: Any) -> bool:
     return not any(isinstance(one, ColumnClause) for one in visitors.iterate(column))
 
 
-def _tables(condition: ColumnElement[Any]) -> set[str]:
-    """Of which tables a condition speaks; "" where it looks something up."""
-    found = set()
-    for one in visitors.iterate(condition):
-        if isinstance(one, SelectBase):
-            return {""}
-        if isinstance(one, ColumnClause) and one.table is not None:
-            found.add(str(one.table.name))  # type: ignore[attr-defined]
-    return found
-
-
 def _of_facts(where: Conditions) -> list[ColumnElement[bool]]:
     """Conditions of windows, processes and nodes as conditions of rows of facts."""
     own, others, hard = [], [], []
     for one in where:
-        of = _tables(one)
+        of = tables_of(one)
         if of <= {windows.name} and _columns(one) <= _ALIKE.keys():
             own.append(visitors.replacement_traverse(one, {}, _alike))
         elif of <= {processes.name, nodes.name}:
@@ -207,20 +185,31 @@ def _only(wanted: Collection[int] | None, column: ColumnElement[Any]) -> list[Co
 
 
 def _read(connection: Connection, query: Select[Any], known: Devices, *, histograms: bool) -> Sums:
-    # Only ``rollups`` and dimensions have rows that are replaced; kernels need not be asked for their newest.
-    names = (*_PLACE, *SUM, *(SPREAD if histograms else ()))
-    found = rows(connection, query, names)
+    found = rows(connection, query, (*_PLACE, *SUM, *(SPREAD if histograms else ())))
+    return _sums(connection, found, known, None, histograms=histograms)
+
+
+def _sums(
+    connection: Connection, found: dict[str, Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool
+) -> Sums:
     if not len(found[SUM[0]]):
         return Sums.joined(())
-    places, at = np.unique(np.stack([found[name] for name in _PLACE]), axis=1, return_inverse=True)
-    described = _described(connection, np.unique(places[0]).tolist())
+    own = [found[name].astype(np.int64, copy=False) for name in _PLACE]
+    order = np.lexsort(own[::-1])
+    new = np.any([np.diff(column[order], prepend=-1) != 0 for column in own], axis=0)
+    at = np.empty(len(order), np.int64)
+    at[order] = np.cumsum(new) - 1
+    described = _described(connection, np.unique(own[0]).tolist())
     numbers = [
         known.number(OfDevice(device, *described[device], process, start))
-        for device, process, start in places.T.tolist()
+        for device, process, start in zip(*(column[order[new]].tolist() for column in own), strict=True)
     ]
-    columns = np.stack([found[name] for name in SUM])
-    told = _histograms(found) if histograms else None
-    return Sums(columns, np.array(numbers, np.int64)[at.reshape(-1)], told).reduced()
+    columns = np.stack([found[name].astype(np.int64, copy=False) for name in SUM])
+    told = dense(*(found[name] for name in SPREAD)) if histograms else None
+    sums = Sums(columns, np.array(numbers, np.int64)[at], told)
+    if wanted is not None:
+        sums = sums.where(np.isin(columns[0], np.fromiter(wanted, np.int64, len(wanted))))
+    return sums.reduced()
 
 
 _devices_seen: dict[int, tuple[str, str, int]] = {}  # what a content hash names never changes
@@ -229,46 +218,17 @@ _SEEN_MOST = 200_000
 
 def _described(connection: Connection, ids: list[int]) -> dict[int, tuple[str, str, int]]:
     """Vendor, model and set of peaks of devices."""
-    lacking = [one for one in ids if one not in _devices_seen]
+    found = {one: told for one in ids if (told := _devices_seen.get(one)) is not None}
+    lacking = [one for one in ids if one not in found]
+    d = devices.c
+    for low in range(0, len(lacking), 1000):
+        query = select(d.id, d.vendor, d.model, d.peaks_id).where(d.id.in_(lacking[low : low + 1000]))
+        found.update((row[0], (row[1], row[2], row[3])) for row in connection.execute(query))
     if lacking:
         if len(_devices_seen) > _SEEN_MOST:
             _devices_seen.clear()
-        d = devices.c
-        for low in range(0, len(lacking), 1000):
-            query = select(d.id, d.vendor, d.model, d.peaks_id).where(d.id.in_(lacking[low : low + 1000]))
-            for identity, *told in connection.execute(query):
-                _devices_seen[identity] = (told[0], told[1], told[2])
-    return {one: _devices_seen[one] for one in ids}
-
-
-def _histograms(found: dict[str, Any]) -> Histograms:
-    """Sparse counts as dense ones."""
-    return dense(found[SPREAD[0]], found[SPREAD[1]])
-
-
-def dense(buckets: Arrays, counts: Arrays) -> Histograms:
-    """Histograms of rows that name their buckets, ascending, each with its count."""
-    sizes = np.diff(buckets.ends, prepend=0)
-    filled = sizes > 0
-    at = buckets.values.astype(np.int64)
-    lows, lengths = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
-    first, last = (buckets.ends - sizes)[filled], buckets.ends[filled] - 1
-    lows[filled] = at[first]
-    lengths[filled] = at[last] - at[first] + 1
-    row = np.repeat(np.arange(len(sizes)), sizes)
-    values = np.zeros(int(lengths.sum()), np.int64)
-    values[(np.cumsum(lengths) - lengths)[row] + at - lows[row]] = counts.values.astype(np.int64)
-    return Histograms(lows, lengths, values)
-
-
-def sparse(told: Histograms) -> tuple[Arrays, Arrays]:
-    """The other way round."""
-    at, all_ends = np.flatnonzero(told.counts), np.cumsum(told.lengths)
-    ends = np.searchsorted(at, all_ends)
-    # Buckets are below 2¹⁶ and so is what is added up for them, whatever overflows on the way.
-    first = (told.lows - (all_ends - told.lengths)).astype(np.uint16)
-    buckets = at.astype(np.uint16) + np.repeat(first, np.diff(ends, prepend=0))
-    return Arrays(ends, buckets), Arrays(ends, told.counts[at])
+        _devices_seen.update((one, found[one]) for one in lacking)
+    return found
 
 
 def each_window(
@@ -291,7 +251,7 @@ def each_window(
     if not len(number):
         return {}
     facts = np.stack([found[name] for name in FACT])
-    told = _histograms(found) if histograms else None
+    told = dense(*(found[name] for name in SPREAD)) if histograms else None
     begins = np.flatnonzero(np.diff(number, prepend=-1))
     result: dict[int, tuple[Ints, Histograms | None]] = {}
     for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(number)], strict=True):

@@ -14,28 +14,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.model.record import Node, Trigger
+from roofwatch.model.record import Node
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import sqlite_engine
 from roofwatch.store.clickhouse.pieces import PIECES_DDL, Key
-from roofwatch.store.days import SERIAL_BITS, day_of
-from roofwatch.store.identity import agent_id
+from roofwatch.store.clickhouse.taking import Days, entry, raw, segment
+from roofwatch.store.days import day_of
 from roofwatch.store.load import Hello
-from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
+from roofwatch.store.outcome import STORED, Outcome
 from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
-from roofwatch.store.unpack import Unpacked, UnpackedWindow
+from roofwatch.store.unpack import Unpacked
 
 KEEP_NS = 7 * DAY_S * SECOND_NS  # how long numbers of segments and uids of live windows are known: a spool keeps less
 MOST_ID = (1 << 63) - 1
-WINDOW_ROWS = 20  # a window without kernels is as much to remember and to send as so many of them
 FORGET_MOST = 20_000  # ids forgotten in one transaction
 _DDL = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -51,6 +50,7 @@ _DDL = (
     # Sums with late windows, from when they are made until their batch is done.
     """CREATE TABLE IF NOT EXISTS staged (batch INTEGER, grain INTEGER, bucket_unix_ns INTEGER, process_id INTEGER,
     sums TEXT, PRIMARY KEY (batch, grain, bucket_unix_ns, process_id)) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS days (day INTEGER PRIMARY KEY)",  # that are partitions of windows
     *PIECES_DDL,
 )
 
@@ -73,6 +73,7 @@ class Journal:
     file: Path
     size: int = 0  # bytes of payloads that are not in ClickHouse yet
     meta: dict[str, Any] = field(default_factory=dict)
+    broken: set[Key] = field(default_factory=set)  # pieces that cannot be summed up
     stale: set[Key] = field(default_factory=set)  # pieces that ClickHouse was told to be, since they were summed up
 
     @property
@@ -102,14 +103,21 @@ class Journal:
     ) -> tuple[list[Outcome], list[int | None]]:
         """Write down what is new; what became of each, and under which number it lies."""
         kept, outcomes, entries = raw(connection), [], list[int | None]()
+        days = Days(kept, day_of(now_ns))
         windows = sum(len(one.windows) for one in work if isinstance(one, Unpacked))
         serial = self.next(connection, "serial", windows) if windows else 0
         for one in work:
-            outcome = STORED if isinstance(one, Hello) else _segment(kept, one, now_ns)
+            outcome = STORED if isinstance(one, Hello) else segment(kept, one, now_ns)
             outcomes.append(outcome)
-            entries.append(_entry(kept, one, now_ns, serial) if outcome is STORED else None)
+            entries.append(entry(kept, one, now_ns, serial, days) if outcome is STORED else None)
             serial += 0 if isinstance(one, Hello) else len(one.windows)
         return outcomes, entries
+
+    def adopted_ns(self) -> int:
+        """Before when windows may be known to another journal that had this database; 0 where there was none."""
+        with self.engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'adopted'").scalar()
+        return int(found or 0)
 
     def last(self) -> int:
         """The newest entry, 0 where none waits."""
@@ -199,61 +207,6 @@ class Journal:
         self.lock.close()
 
 
-def raw(connection: Connection) -> sqlite3.Connection:
-    """SQLite's own connection: where a statement is one of thousands, SQLAlchemy takes ten times as long as SQLite."""
-    found: Any = connection.connection.driver_connection
-    return cast(sqlite3.Connection, found)
-
-
-def weight(work: Unpacked | Hello) -> int:
-    """How large a segment is, in kernels: so that batches are bounded whatever windows are made of."""
-    if isinstance(work, Hello):
-        return 1
-    more = (WINDOW_ROWS + len(w.window.collectives) + len(w.window.graphs) for w in work.windows)
-    return 1 + work.rows + sum(more)
-
-
-def _segment(kept: sqlite3.Connection, work: Unpacked, now_ns: int) -> Outcome:
-    key = (agent_id(work.agent, work.boot), work.sequence)
-    row = (*key, work.crc32, now_ns)
-    if kept.execute("INSERT INTO segments VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", row).rowcount:
-        return STORED
-    stored = kept.execute("SELECT crc32 FROM segments WHERE agent_id = ? AND sequence = ?", key).fetchone()
-    if stored == (work.crc32,):
-        return DUPLICATE
-    return rejected(
-        f"segment {work.sequence} of agent {work.agent} is stored with other content: two agents share one identity"
-    )
-
-
-def _entry(kept: sqlite3.Connection, work: Unpacked | Hello, now_ns: int, serial: int) -> int:
-    numbers = _numbers(kept, work.windows, now_ns, serial) if isinstance(work, Unpacked) else b""
-    row = (now_ns, weight(work), _payload(work), numbers)
-    kept.execute("INSERT INTO entries (received_unix_ns, rows, payload, numbers) VALUES (?, ?, ?, ?)", row)
-    return int(kept.execute("SELECT last_insert_rowid()").fetchone()[0])
-
-
-def _numbers(kept: sqlite3.Connection, windows: Sequence[UnpackedWindow], now_ns: int, serial: int) -> bytes:
-    found = []
-    for i, w in enumerate(windows):
-        imported = w.window.trigger is Trigger.IMPORTED
-        row = (bytes.fromhex(w.window.uid), 0 if imported else now_ns)
-        new = kept.execute("INSERT INTO uids VALUES (?, ?) ON CONFLICT DO NOTHING", row).rowcount
-        day = 0 if imported else max(0, day_of(w.window.start_unix_ns))
-        found.append((day << SERIAL_BITS) + serial + i if new else 0)
-    return np.array(found, np.int64).tobytes()
-
-
-def _payload(work: Unpacked | Hello) -> bytes:
-    if isinstance(work, Hello):
-        node = work.node
-        told = [work.agent, work.boot, work.version, node.host, node.boot_id, dict(node.labels)]
-        return json.dumps(told).encode()
-    if work.envelope is None:
-        raise RoofwatchError("a segment without its envelope cannot be kept")
-    return work.envelope.SerializeToString()
-
-
 def hello_of(payload: bytes) -> Hello:
     """A greeting as it was written down."""
     agent, boot, version, host, boot_id, labels = json.loads(payload)
@@ -263,6 +216,10 @@ def hello_of(payload: bytes) -> Hello:
 def envelope_of(payload: bytes) -> pb.SegmentEnvelope:
     """A segment as it was written down."""
     return pb.SegmentEnvelope.FromString(payload)
+
+
+def _settings(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA secure_delete=FAST")  # zeros over all that was inserted would be written twice more
 
 
 def open_file(file: Path) -> Journal:
@@ -282,6 +239,7 @@ def open_file(file: Path) -> Journal:
             f"another store holds the journal {file}: give each store its own with --journal, or stop that one"
         ) from error
     made = sqlite_engine.engine(URL.create("sqlite", database=str(file)))
+    event.listen(made, "connect", _settings)
     sqlite_engine.log_ahead(made)
     journal = Journal(made, lock, file)
     with journal.write() as connection:

@@ -7,7 +7,7 @@ says is never more than what is there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -63,16 +63,20 @@ def mark(connection: Connection, windows: Numbered, told: Container[Key] = ()) -
     return stale, late
 
 
-def due(connection: Connection, until_ns: int, most: int) -> list[Key]:
-    """Stale pieces of one length and beginning that ended before a time: hours first, then days of summed up hours."""
+def due(connection: Connection, until_ns: int, most: int, broken: Collection[Key] = ()) -> list[Key]:
+    """Stale pieces of one length and beginning that ended before a time: hours first, then days of summed up hours.
+
+    Without those that are ``broken``.
+    """
     for grain, more in ((HOUR_S, ""), (DAY_S, _WHOLE)):
         found = connection.exec_driver_sql(
             "SELECT grain, bucket_unix_ns, process_id FROM pieces p WHERE stale = 1 AND grain = ? AND finer = 1 "  # noqa: S608
             f"AND bucket_unix_ns <= ? {more} ORDER BY bucket_unix_ns LIMIT ?",
-            (grain, until_ns - grain * SECOND_NS, most),
+            (grain, until_ns - grain * SECOND_NS, most + len(broken)),
         ).all()
-        if found:
-            return [(g, b, p) for g, b, p in found if b == found[0][1]]
+        whole = [key for row in found if (key := (row[0], row[1], row[2])) not in broken]
+        if whole:
+            return [key for key in whole if key[1] == whole[0][1]][:most]
     return []
 
 

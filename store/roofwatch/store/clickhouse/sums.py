@@ -6,24 +6,27 @@ piece changes at one moment, and an attempt that broke is never read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from clickhouse_connect.driver.binding import finalize_query
 from sqlalchemy import Connection, Integer, column, func, literal, select, tuple_, union_all
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import Select
 
 from roofwatch.model.answer import weight_of
 from roofwatch.store import gather as shared
 from roofwatch.store.blocks import FACT, SUM
 from roofwatch.store.clickhouse import pieces
-from roofwatch.store.clickhouse.engine import client, raising
-from roofwatch.store.clickhouse.gather import SPREAD, sparse, spread, summed_facts, summed_sums
+from roofwatch.store.clickhouse.engine import client, raising, sentence, unreachable
+from roofwatch.store.clickhouse.gather import summed_facts, summed_sums
 from roofwatch.store.clickhouse.journal import Journal
 from roofwatch.store.clickhouse.native import Arrays
 from roofwatch.store.clickhouse.pieces import Key, Numbered
+from roofwatch.store.clickhouse.reading import NUMBERS, text_of
 from roofwatch.store.clickhouse.sink import insert
+from roofwatch.store.clickhouse.spreads import SPREAD, sparse, spread
 from roofwatch.store.clickhouse.tables import kernel_facts, kernel_sums
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.rollup import GRACE_NS, _summed, _whole
@@ -32,18 +35,51 @@ from roofwatch.store.rollup_sources import SOURCES, piece_rows
 from roofwatch.store.schema import cause_sums, device_sums, drop_sums, rollups, window_sums, windows
 from roofwatch.store.sums import Sums, of_windows
 
+_log = logging.getLogger(__name__)
 AT_ONCE = 500  # processes in one statement: some 200,000 groups
 _ROWS = (window_sums, drop_sums, device_sums, cause_sums)
 _KEY = ("grain", "bucket_unix_ns", "process_id")
-_NUMBERS = {"aggregate_functions_null_for_empty": 0}
 
 
-def sweep(connection: Connection, journal: Journal, now_ns: int, grace_ns: int = GRACE_NS) -> int:
-    """Sum up pieces of one hour or day that ended some minutes ago, the oldest first; how many there were."""
+def sweep(
+    connection: Connection,
+    journal: Journal,
+    now_ns: int,
+    grace_ns: int = GRACE_NS,
+    sure: Callable[[], None] = lambda: None,
+) -> int:
+    """Sum up pieces of one hour or day that ended some minutes ago, the oldest first; how many there were.
+
+    ``sure`` raises where nothing may be written any more.
+    What cannot be summed up is told once and left as it is, windows; it is tried again by a store that starts.
+    """
     with journal.engine.connect() as kept:
-        of = pieces.due(kept, now_ns - grace_ns, AT_ONCE)
+        of = pieces.due(kept, now_ns - grace_ns, AT_ONCE, journal.broken)
     if not of:
         return 0
+    sure()
+    try:
+        _sum_up(connection, journal, of)
+    except DBAPIError as error:
+        if unreachable(error):
+            raise
+        for key in of:  # which of them it is
+            _alone(connection, journal, key)
+    return len(of)
+
+
+def _alone(connection: Connection, journal: Journal, key: Key) -> None:
+    try:
+        _sum_up(connection, journal, [key])
+    except DBAPIError as error:
+        if unreachable(error):
+            raise
+        journal.broken.add(key)
+        what = "the hour" if key[0] == HOUR_S else "the day"
+        _log.warning("%s %d of process %d cannot be summed up, and stays as it is: %s", what, *key[1:], sentence(error))
+
+
+def _sum_up(connection: Connection, journal: Journal, of: Sequence[Key]) -> None:
     with journal.write() as kept:
         number, version = journal.next(kept, "build"), journal.next(kept, "version")
     grain, bucket, _ = of[0]
@@ -54,7 +90,6 @@ def sweep(connection: Connection, journal: Journal, now_ns: int, grace_ns: int =
     pieces.publish(connection, told, version)
     with journal.write() as kept:
         pieces.built(kept, of, number)
-    return len(of)
 
 
 def build(connection: Connection, grain: int, bucket: int, of: Sequence[int], number: int) -> None:
@@ -74,10 +109,9 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int], nu
         kernels = _kernels(summed_sums(), s, grain, bucket, number)
         kernels = kernels.where(tuple_(s.grain, s.process_id, s.bucket_unix_ns, s.build).in_(hours))
     names = ("grain", "process_id", "bucket_unix_ns", "device_id", "build", *SUM, *SPREAD)
-    compiled = kernels.compile(dialect=connection.dialect, compile_kwargs={"render_postcompile": True})
-    sql = f"INSERT INTO kernel_sums ({', '.join(names)}) " + finalize_query(str(compiled), dict(compiled.params))
+    sql = f"INSERT INTO kernel_sums ({', '.join(names)}) " + text_of(connection, kernels)
     with raising(connection, sql):
-        client(connection).command(sql, settings=_NUMBERS)
+        client(connection).command(sql, settings=NUMBERS)
     _write(connection, grain, bucket, rows, number)
 
 

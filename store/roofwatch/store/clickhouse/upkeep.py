@@ -5,25 +5,20 @@ As ``retention.py``, in days instead of hours: kernels stay up to a day longer t
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
-from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.clickhouse import pieces, sums
 from roofwatch.store.clickhouse.ddl import cluster_of, on, stored
 from roofwatch.store.clickhouse.journal import Journal
-from roofwatch.store.clickhouse.sink import insert
 from roofwatch.store.config import Keep
-from roofwatch.store.days import DAY_NS, SERIAL_BITS, SHARED
+from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.retention import Dropped
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 
 EVERY_S = 30.0
-HELD_NS = 120 * SECOND_NS  # after so long without a word another journal may take a database over
 _OF_KERNELS = ("kernel_facts", "kernel_blocks", "collectives", "graphs")  # dropped first…
 _OF_WINDOWS = ("windows", "window_devices", "window_drops", "idle_causes")  # …and with the windows
 _SUMS = ("kernel_sums", "window_sums", "drop_sums", "device_sums", "cause_sums", "rollups")
@@ -38,6 +33,8 @@ def clear(connection: Connection, journal: Journal, now_ns: int, keep: Keep) -> 
         found.hours_of_kernels += _coarser(connection, journal, HOUR_S, day)
     for day in _days(journal, DAY_S, now_ns - keep.hourly_s * SECOND_NS, finer=1):
         _drop(connection, (*_OF_KERNELS, *_OF_WINDOWS), str(day))
+        with journal.write() as kept:
+            kept.exec_driver_sql("DELETE FROM days WHERE day = ?", (day,))
         found.days_of_hours += _coarser(connection, journal, DAY_S, day)
         _drop_sums(connection, journal, HOUR_S, day)
     for day in _days(journal, DAY_S, now_ns - keep.daily_s * SECOND_NS, finer=0):
@@ -138,61 +135,3 @@ def _drop_sums(connection: Connection, journal: Journal, grain: int, day: int) -
     with journal.write() as kept:
         gone = kept.exec_driver_sql(f"DELETE FROM pieces WHERE {where} AND NOT imported", (grain, low, high))  # noqa: S608
         return int(gone.rowcount)
-
-
-def hold(connection: Connection, journal: Journal, now_ns: int) -> None:
-    """Say that this journal is the database's, and that its store runs."""
-    columns: dict[str, Any] = {
-        "name": [journal.name],
-        "place": [f"{socket.gethostname()}:{os.path.abspath(journal.file)}"],  # noqa: PTH100 - need not be there
-        "seen_unix_ns": [now_ns],
-    }
-    insert(connection, "journals", columns)
-
-
-def take_over(connection: Connection, journal: Journal, name: str, now_ns: int) -> None:
-    """Begin where the database is, where the journal is new to it.
-
-    Raises:
-        RoofwatchError: another store's journal was heard of a moment ago.
-    """
-    found = connection.exec_driver_sql("SELECT name, place, seen_unix_ns FROM journals ORDER BY seen_unix_ns").all()
-    others = [(place, seen) for own, place, seen in found if own != journal.name]
-    if others and now_ns - others[-1][1] < HELD_NS:
-        raise RoofwatchError(
-            f"{name} is written by another store, whose journal is {others[-1][0]}: stop that one, and two minutes "
-            "later this one may take its place"
-        )
-    if not any(own == journal.name for own, _, _ in found) or (others and others[-1][1] > _own_seen(found, journal)):
-        _adopt(connection, journal)
-    hold(connection, journal, now_ns)
-
-
-def _own_seen(found: Sequence[Any], journal: Journal) -> int:
-    return max((seen for own, _, seen in found if own == journal.name), default=0)
-
-
-def _adopt(connection: Connection, journal: Journal) -> None:
-    """Numbers go on after those in the database; which sums are whole is what it says."""
-    mask = (1 << SERIAL_BITS) - 1
-    known = {
-        "serial": f"SELECT max(bitAnd(id, {mask})) FROM windows",  # noqa: S608 - our own numbers
-        "version": (
-            "SELECT max(v) FROM (SELECT max(version) AS v FROM rollups UNION ALL SELECT max(version) AS v FROM labels)"
-        ),
-        "build": "SELECT max(build) FROM kernel_sums",
-    }
-    numbers = {what: int(connection.exec_driver_sql(query).scalar() or 0) for what, query in known.items()}
-    rows = connection.exec_driver_sql(f"SELECT {', '.join(pieces.NAMES)} FROM rollups").all()  # noqa: S608 - our words
-    with journal.write() as kept:
-        for what, number in numbers.items():
-            kept.exec_driver_sql(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)",
-                (what, number),
-            )
-        for row in rows:
-            kept.exec_driver_sql(
-                f"INSERT INTO pieces ({', '.join(pieces.NAMES)}) VALUES (?, ?, ?, ?, ?, ?) "  # noqa: S608 - our words
-                "ON CONFLICT DO UPDATE SET stale = excluded.stale, finer = excluded.finer, build = excluded.build",
-                tuple(int(value) for value in row),
-            )

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.store.clickhouse.flush import Flusher, Seen
-from roofwatch.store.clickhouse.journal import Journal, open_file, weight
+from roofwatch.store.clickhouse.holding import LostError, take_over
+from roofwatch.store.clickhouse.journal import Journal, open_file
 from roofwatch.store.clickhouse.opening import ClickHouse
-from roofwatch.store.clickhouse.upkeep import take_over
+from roofwatch.store.clickhouse.taking import weight
 from roofwatch.store.config import Keep
 from roofwatch.store.database import telling
 from roofwatch.store.load import Hello
@@ -56,6 +57,7 @@ class JournalWriter:
         """``tried`` hears after each try why it failed, "" where it did not; ``took`` how long a commit took."""
         self.journal, self.flusher, self.limit_bytes = journal, flusher, LIMIT_BYTES
         self._tried, self._took = tried or (lambda _: None), took or (lambda _: None)
+        self.lost: LostError | None = None  # since another store took the database over
         self.failed = ""  # why the last batch failed, "" where it did not
         self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
         self._wake, self._stop = threading.Event(), threading.Event()
@@ -117,7 +119,9 @@ class JournalWriter:
             while group and self.full and not self._stop.is_set():
                 self._wake.set()
                 self._stop.wait(FULL_S)
-            if group and self.full:
+            if group and self.lost is not None:
+                self._fail(group, self.lost)  # its senders may reach the store that has the database
+            elif group and self.full:
                 self._fail(group, RoofwatchError("the journal is full, and ClickHouse does not take what is in it"))
             elif group:
                 self._commit(group)
@@ -172,8 +176,9 @@ class JournalWriter:
                 elif not self._stop.is_set():
                     self.flusher.upkeep()
                 self._said("")
-                pause = AGAIN_S[0]
+                self.lost, pause = None, AGAIN_S[0]
             except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again, and what comes is written down
+                self.lost = error if isinstance(error, LostError) else None
                 self._said(str(error))
                 if not self._stop.wait(pause):
                     self._wake.set()
