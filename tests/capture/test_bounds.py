@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import threading
 from functools import partial
 
 import old_peers
@@ -70,3 +73,25 @@ def test_an_agent_speaks_of_its_own_processes_only(site: Site) -> None:
         ("node-0", "timed_out", "no_answer", None), ("node-1", "timed_out", "no_answer", None),
     ]  # fmt: skip
     assert [len(row["model"]) for row in answer["rows"]] == [300, 300]
+
+
+def test_a_store_that_stops_waits_for_no_window(site: Site) -> None:
+    """The last test here: while an agent that was asked is silent the store is told to stop, and says so."""
+    asked = threading.Event()
+
+    def silent(command: pb.Command) -> pb.AgentMessage | None:
+        if command.WhichOneof("body") == "find_processes":
+            mine = pb.FoundProcess(process=FOREIGN, pid=1, job="j", rank=-1, world_size=-1, steps=-1, step_ns=-1)
+            return pb.AgentMessage(processes=pb.ProcessList(id=command.id, processes=[mine]))
+        asked.set()
+        return None
+
+    words = (sys.executable, "-m", "roofwatch.cli.main", "capture", "--job", "j", "--store", site.address)
+    with old_peers.agent(site.address, "node", silent):
+        with subprocess.Popen(words, env=site.env, stderr=subprocess.PIPE, text=True) as capture:
+            assert asked.wait(30)
+            site.started[0].terminate()
+            _, told = capture.communicate(timeout=30)
+        assert site.started[0].wait(30) == 0
+    assert capture.returncode == 3
+    assert told == "roofwatch: the store is stopping: what was asked of agents goes on, and nobody waits for it.\n"

@@ -20,6 +20,7 @@ import grpc
 
 SLACK_S = 60.0  # beyond the time given to the processes: agents and steps are found first, ends are told by agents
 LIST_WITHIN_S, FETCH_WITHIN_S = 20.0, 3600.0
+STOPPING = "the store is stopping"  # as a store says it
 SHORTEST_PREFIX, UID_DIGITS = 4, 32
 OUTCOMES = {pb.ASKED: "asked", pb.TAKEN: "taken", pb.REFUSED: "refused", pb.TIMED_OUT: "timed_out", pb.LOST: "lost"}
 
@@ -40,6 +41,10 @@ def _control(address: str) -> Iterator[Any]:
                 raise UnreachableError(told) from None
             if code in {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED}:
                 raise RoofwatchError(f"{details}.") from None
+            if code is grpc.StatusCode.UNAVAILABLE and details == STOPPING:
+                raise UnreachableError(
+                    f"{details}: what was asked of agents goes on, and nobody waits for it."
+                ) from None
             raise
 
 
