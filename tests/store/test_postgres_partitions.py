@@ -327,3 +327,15 @@ def test_who_only_reads_needs_no_right_to_partitions(db: Database, postgres: Pos
         postgres_partitions.make(on, 20_000)
     reader.close()
     postgres.run("DROP OWNED BY reader", name)
+
+
+def test_days_that_are_kept_for_long_tell_nothing_of_clocks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps kernels for more days than a jumping clock may make still gets partitions of the days to come."""
+    monkeypatch.setattr(postgres_partitions, "MOST_DAYS", 1)
+    today = day_of(BEGIN_NS)
+    with db.write() as connection:
+        for day in range(today - 6, today):
+            postgres_partitions.make(connection, day)
+    tidy(db, BEGIN_NS, BEGIN_NS, Keep(10 * 86_400, 30 * 86_400, 400 * 86_400), ())
+    with db.read() as connection:
+        assert set(range(today - 6, today + postgres_partitions.AHEAD + 1)) <= postgres_partitions.days(connection)

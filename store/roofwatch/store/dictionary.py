@@ -116,10 +116,12 @@ class Dictionaries:
                 return found
             if self.catalog.full:
                 self.catalog = Catalog()
+                self._known.clear()  # each keeps the catalog that it was resolved with
+                self._cells = 0
             catalog = self.catalog
         made = resolve(_parsed(data), catalog)
         with self._lock:
-            if key not in self._known:
+            if key not in self._known and catalog is self.catalog:
                 self._known[key] = made
                 self._cells += made.cells
             while self._cells > MAX_CELLS:

@@ -21,6 +21,7 @@ from roofwatch.store.retention import Upkeep
 from roofwatch.store.unpack import Unpacked
 
 GROUP_ROWS = 30_000  # of one transaction: large enough that its fsync is nothing, small enough to ack within 0.1 s
+GROUP_WINDOWS = 2_000  # the same of windows that have few kernels, or none
 AGAIN_S = 30.0  # so long a group waits for a database server that restarts, before its senders are told…
 PAUSE_S = 0.2  # …with so long between two tries
 IDLE_S = 30.0  # without work for so long: give back the log's space
@@ -62,6 +63,10 @@ class Writer:
         """Keep what there is for other times, from the next upkeep on."""
         self._upkeep.keep = keep
 
+    def broken_sums(self) -> int:
+        """How many sums could not be made or added to: a block that they are made of is damaged."""
+        return len(self._loader.broken | self._upkeep.broken)
+
     def close(self) -> None:
         """Store what waits, then stop. Nothing may be submitted any more."""
         self._jobs.put(None)
@@ -88,11 +93,12 @@ class Writer:
     def _group(self, first: _Job | None) -> tuple[list[_Job], bool]:
         """What waits now, up to a limit; a commit takes long enough for the next group to gather."""
         group: list[_Job] = []
-        rows, job = 0, first
+        rows, windows, job = 0, 0, first
         while job is not None:
             group.append(job)
-            rows += job.work.rows if isinstance(job.work, Unpacked) else 0
-            if rows >= GROUP_ROWS:
+            if isinstance(job.work, Unpacked):
+                rows, windows = rows + job.work.rows, windows + len(job.work.windows)
+            if rows >= GROUP_ROWS or windows >= GROUP_WINDOWS:
                 return group, True
             try:
                 job = self._jobs.get_nowait()

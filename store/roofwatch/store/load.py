@@ -71,7 +71,7 @@ class Loader:
         self.dimensions.write(connection, fresh)
         self._window_parts(connection, windows)
         self._kernels(connection, windows)
-        rollup.changed(connection, windows)
+        rollup.changed(connection, windows, self.broken)
         rollup.close(connection, windows, self.newest, self.waiting, self.broken)
         each = iter(became)
         return [STORED if isinstance(work, Hello) else next(each) for work in group]

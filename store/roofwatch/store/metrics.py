@@ -143,6 +143,7 @@ class TimedWriter(Writer):
     def __init__(self, database: Database, keep: Keep | None, metrics: Metrics) -> None:
         self._metrics = metrics  # before the thread begins
         super().__init__(database, keep)
+        metrics.watched("broken_sums", "Sums that could not be made, or added to, since the start", self.broken_sums)
 
     def _store(self, group: list[Any]) -> list[Outcome]:
         begin = time.perf_counter()

@@ -69,16 +69,19 @@ def make(connection: Connection, day: int) -> None:
     connection.exec_driver_sql("; ".join(statements))
 
 
-def missing(connection: Connection, now_ns: int) -> list[int]:
-    """Which of today and the next days have no partitions; none once a clock that jumps has made very many."""
+def missing(connection: Connection, now_ns: int, kept_days: int = 0) -> list[int]:
+    """Which of today and the next days have no partitions; none once a clock that jumps has made very many.
+
+    ``kept_days`` are those that are kept as long as they should, and tell nothing of clocks.
+    """
     today, found = day_of(now_ns), days(connection)
     lacking = [day for day in range(max(1, today), today + AHEAD + 1) if day not in found]
-    return lacking if len(found) < MOST_DAYS * 2 else []
+    return lacking if len(found) < MOST_DAYS * 2 + kept_days else []
 
 
-def make_ahead(connection: Connection, now_ns: int) -> int:
+def make_ahead(connection: Connection, now_ns: int, kept_days: int = 0) -> int:
     """The partitions of today and the next days; how many days had none."""
-    lacking = missing(connection, now_ns)
+    lacking = missing(connection, now_ns, kept_days)
     for day in lacking:
         make(connection, day)
     return len(lacking)

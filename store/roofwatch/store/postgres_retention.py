@@ -40,10 +40,10 @@ class _Found(Enum):
 def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: Collection[Piece]) -> tuple[int, bool]:
     """Make partitions ahead and drop old ones; how many days were dropped, and whether there is more to do."""
     with database.read() as connection:
-        lacking = partitions.missing(connection, now_ns)
+        lacking = partitions.missing(connection, now_ns, kept_days := keep.raw_s // DAY_S + 1)
     if lacking:
         with database.write() as connection:
-            partitions.make_ahead(connection, now_ns)
+            partitions.make_ahead(connection, now_ns, kept_days)
     dropped = 0
     for tables, grain, age_s in (
         (partitions.BY_KERNELS, HOUR_S, keep.raw_s),

@@ -250,18 +250,22 @@ def _reference(connection: Connection, now_ns: int) -> int:
     return now_ns if newest is None else min(now_ns, int(newest) + HOUR_S * SECOND_NS)
 
 
-def prune_all(database: Database, now_ns: int, keep: Keep) -> Dropped:
-    """Sum up all that is over and remove all that is old, in small transactions."""
+def prune_all(database: Database, now_ns: int, keep: Keep, tell: Callable[[str], None] = lambda _: None) -> Dropped:
+    """Sum up all that is over and remove all that is old, in small transactions; ``tell`` hears how far it is."""
     broken: set[rollup.Piece] = set()
-    with database.write() as connection:
-        while rollup.sweep(connection, now_ns, broken):
-            pass
-    total, more = Dropped(), True
+    total, more, summed = Dropped(), True, 0
+    while more:
+        with database.write() as connection:  # others write in between
+            more = (found := rollup.sweep(connection, now_ns, broken)) > 0
+        summed += found
+        tell(f"{summed} sums made")
+    more = True
     while more:
         with database.write() as connection:
-            found = prune(connection, now_ns, keep)
-        total.add(found)
-        more = not found.nothing
+            removed = prune(connection, now_ns, keep)
+        total.add(removed)
+        tell(f"{summed} sums made, {total.hours_of_kernels + total.days_of_hours + total.days} pieces removed")
+        more = not removed.nothing
         if database.on_postgres and not more:
             dropped, more = postgres_retention.tidy(database, time.time_ns(), now_ns, keep, broken)
             total.partitions += dropped

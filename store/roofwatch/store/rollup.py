@@ -51,10 +51,11 @@ _KEY = ("grain", "bucket_unix_ns", "process_id")
 _log = logging.getLogger(__name__)
 
 
-def changed(connection: Connection, arrived: Arrived) -> None:
+def changed(connection: Connection, arrived: Arrived, broken: set[Piece]) -> None:
     """Make the pieces of stored windows stale; of pieces whose windows are no longer kept, add to the sums.
 
-    What is stale already is left alone: no sum of a node or of all holds it, and what it is made of is there.
+    What is stale already is left alone: no sum of a node or of all holds it, and what it is made of is there. Sums that
+    cannot be added to (``broken``) stay as they are: what comes late is then stored and in no sum.
     """
     left = _of_fresh(connection, arrived)
     for grain in (DAY_S, HOUR_S):  # where only a day's sums are kept there is no hour to make stale
@@ -67,7 +68,7 @@ def changed(connection: Connection, arrived: Arrived) -> None:
         rollup_groups.forget(connection, grain, {bucket for bucket, _ in pieces}, nodes)
         gone = _make_stale(connection, grain, pieces)
         for piece in gone:
-            _add(connection, grain, *piece, pieces[piece])
+            _safely_add(connection, (grain, *piece), pieces[piece], broken)
         left = [one for piece, of in pieces.items() if piece not in gone for one in of]
 
 
@@ -101,8 +102,9 @@ def close(
 
     ``broken`` are the pieces that cannot be summed up: they stay stale, and are not tried again.
     """
-    if len(newest) > KNOWN_MOST:
+    if len(newest) > KNOWN_MOST or len(waiting) > KNOWN_MOST:
         newest.clear()
+        waiting.clear()  # what it says that is to be summed up ``sweep`` finds by itself
     came: dict[int, int] = {}
     for _, w in arrived:
         came[w.process_id] = max(came.get(w.process_id, 0), bucket_of(w.window.start_unix_ns, HOUR_S))
@@ -194,6 +196,23 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int]) ->
     _write(connection, grain, bucket, of, rows, kernels, devices)
     mine = (r.grain == grain, r.bucket_unix_ns == bucket, r.process_id.in_(of))
     connection.execute(update(rollups).where(*mine).values(stale=False))
+
+
+def _safely_add(connection: Connection, piece: Piece, late: Arrived, broken: set[Piece]) -> None:
+    """A damaged block of sums must not make segments be refused that are whole."""
+    if piece in broken:
+        return
+    point = connection.begin_nested()
+    try:
+        _add(connection, *piece, late)
+    except (OperationalError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the windows are stored
+        point.rollback()
+        broken.add(piece)
+        _log.warning("%d late windows of process %016x cannot be added to its sums: %s", len(late), piece[2], error)
+    else:
+        point.commit()
 
 
 def _add(connection: Connection, grain: int, bucket: int, process: int, late: Arrived) -> None:

@@ -27,6 +27,7 @@ from roofwatch.store.sums import Sums
 
 FLEET = 0  # no process or node has this id: theirs are hashes
 AT_ONCE = 8  # nodes in one transaction
+NAMED = 10_000  # times, or groups, in one statement: two of SQLite's 32,766 values
 LEAST = 2  # processes of a node that are worth a sum of their own
 Piece = tuple[int, int, int]  # grain, beginning, process
 _log = logging.getLogger(__name__)
@@ -47,11 +48,11 @@ class _Models(Models):
 
 def forget(connection: Connection, grain: int, buckets: Collection[int], nodes: Collection[int]) -> None:
     """Remove the sums of nodes, and the fleet's, because a piece that they hold changes."""
-    if buckets:
-        k = kernel_sums.c
-        groups = [FLEET, *nodes]
-        where = (k.grain == grain, k.bucket_unix_ns.in_(list(buckets)), k.process_id.in_(groups))
-        connection.execute(delete(kernel_sums).where(*where))
+    k, times, groups = kernel_sums.c, list(buckets), [FLEET, *nodes]
+    for at in range(0, len(times), NAMED):
+        for first in range(0, len(groups), NAMED):
+            where = (k.bucket_unix_ns.in_(times[at : at + NAMED]), k.process_id.in_(groups[first : first + NAMED]))
+            connection.execute(delete(kernel_sums).where(k.grain == grain, *where))
 
 
 def forget_pieces(connection: Connection, grain: int, since: int, until: int, of: Collection[int]) -> None:

@@ -25,6 +25,8 @@ from roofwatch.store.identity import devices_id
 __all__ = ["MAX_ROWS", "Facts", "Unpacked", "UnpackedWindow", "Unpacker"]
 
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
+MAX_WINDOWS = 10_000  # in one segment: a second of the writer's time, whatever they hold
+MAX_SETS = 1_000  # of devices, remembered with a dictionary
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class Unpacker:
         message = wire.read(envelope)
         if message.schema != codec.SEGMENT_SCHEMA:
             codec.windows(pb.Segment(schema=message.schema))  # raises, and says what to upgrade
+        if len(message.windows) > MAX_WINDOWS:
+            raise WireError(f"segment of {len(message.windows)} windows: the limit is {MAX_WINDOWS}")
         counts = wire.counts([w.kernels.signature for w in message.windows])
         if sum(counts) > MAX_ROWS:
             raise WireError(f"segment of {sum(counts)} kernels: the limit is {MAX_ROWS}")
@@ -145,9 +149,12 @@ def _window(message: Any, dictionary: Resolved, kernels: Kernels, place: int) ->
     window = dictionary.decoder.window(message, kernels=False)
     check_window(window)
     of = tuple(dictionary.device_ids[d.device][0] for d in message.devices)
-    if of not in dictionary.sets:
-        dictionary.sets[of] = devices_id(of)
-    return UnpackedWindow(window, of, dictionary.process_ids[message.process], dictionary.sets[of], kernels, place)
+    identity = dictionary.sets.get(of)
+    if identity is None:
+        if len(dictionary.sets) >= MAX_SETS:
+            dictionary.sets.clear()
+        identity = dictionary.sets[of] = devices_id(of)
+    return UnpackedWindow(window, of, dictionary.process_ids[message.process], identity, kernels, place)
 
 
 def _known(value: float) -> float | None:

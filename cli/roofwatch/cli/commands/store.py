@@ -180,15 +180,22 @@ def prune(db: str | None, keep_raw: int, keep_hourly: int, keep_daily: int) -> N
     opened = database.open(db, migrate=False)
     try:
         with database.telling(opened.url):
-            found = retention.prune_all(opened, time.time_ns(), keep)
+            found = retention.prune_all(opened, time.time_ns(), keep, _progress)
         opened.truncate_log()
     finally:
+        _progress("")
         opened.close()
     click.echo(
         f"removed the kernels of {found.hours_of_kernels:,} process hours, the windows of {found.days_of_hours:,} "
         f"process days, and the sums of {found.days:,}"
         + (f"; dropped {found.partitions:,} partitions of days" if found.partitions else "")
     )
+
+
+def _progress(text: str) -> None:
+    """On a terminal how far it is, in one line."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{text}\x1b[K", err=True, nl=False)
 
 
 @command.command("replay", epilog=REPLAY_EPILOG)
