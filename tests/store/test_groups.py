@@ -208,7 +208,7 @@ def _spoil(db: Database) -> None:
 
 @BLOCKS
 def test_which_questions_read_groups(db: Database) -> None:
-    """All and one node are read from groups; a process, job, model or label, and a host of two boots, never are."""
+    """All, one node, each node are read from groups; a process, job, model or label, a host of two boots never are."""
     first, second = process_of("a", 1, job="j", model="m", labels={"x": "y"}), process_of("a", 2)
     again = dataclasses.replace(process_of("c", 1), node=Node("c", "boot-1"))
     more = [again, dataclasses.replace(again, node=Node("c", "boot-2"), pid=2)]
@@ -224,4 +224,9 @@ def test_which_questions_read_groups(db: Database) -> None:
     assert total(node="c") == 20
     assert [total(process="1"), total(job="j"), total(model="m"), total(labels={"x": "y"})] == [20, 10, 10, 10]
     assert Queries(db).run("top_by", Filter(), options={"by": "kernel"})["rows"][0]["total_ns"] == 3 * 40
-    assert sum(r["total_ns"] for r in Queries(db).run("top_by", Filter(), options={"by": "node"})["rows"]) == 40
+    for by, wanted in (("node", {"a": 3 * 20, "c": 20}), ("device", {"a": 20, "c": 20})):
+        for every in ({}, {"every_ns": HOUR_NS}):
+            rows = Queries(db).run("top_by", Filter(), options={"by": by, **every})["rows"]
+            assert {host: sum(r["total_ns"] for r in rows if r["node"] == host) for host in "ac"} == wanted
+    rows = Queries(db).run("top_by", Filter(job="j"), options={"by": "node"})["rows"]
+    assert [r["total_ns"] for r in rows] == [10]
