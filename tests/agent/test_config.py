@@ -101,3 +101,12 @@ def test_the_documentation_tells_every_setting_and_every_drop_reason():
         assert f"| `--{declared.name.replace('_', '-')}` | `{config.variable_of(declared.name)}` |" in text
     for reason in reasons:
         assert f"`{reason}`" in text
+
+
+def test_the_documentation_tells_what_a_running_agent_does_not_take():
+    """docs/agent.md lists the settings that need a restart, and no others."""
+    text = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()
+    listed = text.partition("It takes all but ")[2].partition(";")[0]
+    cold = {field.name for field in fields(Config)} - config.HOT
+    assert {word.strip("`,").replace("-", "_") for word in listed.split() if word.startswith("`")} == cold
+    assert {field.name for field in fields(Config)} >= config.HOT
