@@ -131,3 +131,12 @@ def test_a_variable_that_is_no_setting_is_told_and_harms_nothing(roofwatch: Roof
     assert done.returncode == 0
     told = "there is no setting for the variable ROOFWATCH_AGENT_INTERVALL; did you mean 'ROOFWATCH_AGENT_INTERVAL'?"
     assert told in done.stderr
+
+
+def test_what_kubernetes_tells_of_a_service_of_ours_is_no_mistake(roofwatch: Roofwatch) -> None:
+    """A service called roofwatch-store gives such variables to every pod."""
+    names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_GRPC", "PORT", "PORT_7431_TCP", "PORT_7431_TCP_ADDR")
+    done = roofwatch(
+        "config", "show", "store", env={f"ROOFWATCH_STORE_{name}": "tcp://10.0.0.1:7431" for name in names}
+    )
+    assert (done.returncode, done.stderr) == (0, "")

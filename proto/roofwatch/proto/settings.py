@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +23,8 @@ SYSTEM_FILE = Path("/etc/roofwatch/config.toml")
 SECTIONS = ("agent", "store")
 MOST_BYTES = 1 << 20
 DEFAULT = "default"
+# What Kubernetes tells every pod of a service that is called like a program of ours.
+_OF_KUBERNETES = re.compile(r"^_(SERVICE_(HOST|PORT)|PORT$|PORT_\d+_)")
 Given = Mapping[str, str | None]  # what was typed, None where nothing was
 
 
@@ -198,7 +201,8 @@ def _flat(value: Any) -> bool:
 def unknown(program: Program, environ: Mapping[str, str] = os.environ) -> list[str]:
     """A sentence a variable that is no setting; it may be one of another version, so it ends nothing."""
     known = {program.variable(name) for name in program.names()}
-    names = sorted(name for name in environ if name.startswith(program.prefix) and name not in known)
+    odd = (name for name in environ if name.startswith(program.prefix) and name not in known)
+    names = sorted(name for name in odd if not _OF_KUBERNETES.search(name.removeprefix(program.prefix.rstrip("_"))))
     return [f"there is no setting for the variable {name}{_near(name, known)}" for name in names]
 
 
