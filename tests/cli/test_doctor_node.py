@@ -76,8 +76,10 @@ def test_drivers_that_are_not_there_are_normal(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "davinci_manager").touch()
     assert doctor_node.ascend(tmp_path)[:2] == ("warn", "1 devices, and no npu-smi")
     program = tmp_path / "npu-smi"
-    program.write_text("#!/bin/sh\n")
+    program.write_text("#!/bin/sh\necho 'This user has no permission.'\nexit 1\n")
     program.chmod(0o755)
+    assert doctor_node.ascend(tmp_path)[:2] == ("warn", f"{program}: This user has no permission.")
+    program.write_text("#!/bin/sh\necho '  NPU ID   Chip ID   Chip Logic ID   Chip Name'\n")
     assert doctor_node.ascend(tmp_path) == ("ok", f"1 devices, {program}", None)
     if doctor_node.nvidia()[1] == "no NVIDIA driver here":
         (tmp_path / "driver" / "nvidia").mkdir(parents=True)

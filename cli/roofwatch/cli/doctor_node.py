@@ -136,6 +136,13 @@ def ascend(dev: Path = Path("/dev")) -> Found:
     if found is None:
         advice = "clock, power and temperature stay unknown: mount /usr/local/bin/npu-smi and the driver's folder"
         return "warn", f"{len(devices)} devices, and no npu-smi", advice
+    try:
+        done = subprocess.run([found, "info", "-m"], capture_output=True, text=True, timeout=10, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "warn", f"{found} does not answer: {error}", "see whether 'npu-smi info' does; the driver may hang"
+    if done.returncode or "NPU ID" not in done.stdout:
+        told = (done.stdout or done.stderr).strip().partition("\n")[0] or f"exit code {done.returncode}"
+        return "warn", f"{found}: {told}", "let the agent's user into the driver's group (HwHiAiUser)"
     return "ok", f"{len(devices)} devices, {found}", None
 
 
