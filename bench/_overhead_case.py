@@ -23,7 +23,7 @@ from roofwatch.hook.launch import environment
 HERE = Path(__file__).resolve().parent
 START_S, ANSWER_S, END_S = 120.0, 150.0, 10.0
 LEAST_STEPS = 20  # of a block
-SOON_NS = 400_000_000  # ranks hear of a request within tenths of a second
+SOON_NS = 1_000_000_000  # the request comes 0.3 s after the question, and ranks hear of it within tenths of a second
 AFTER_STEPS = 3  # that a block with windows goes on after the agent has paid for them
 FIRST_WINDOWS = 40  # at most, those put off included, until the agent knows the job
 FEWEST_PAIRS = 2  # without which there is no interval
@@ -210,8 +210,9 @@ def _on(agent: Agent, job: Job, phase: Phase) -> tuple[Block | None, dict[str, A
     after = job.count + 1
     told = agent.ask(f"next {job.soon()}")
     phase.refused += told["refused"]
-    if not told["asked"]:
-        phase.held[told["reason"] or "other"] += 1
+    if not told["taken"]:
+        if not told["asked"]:
+            phase.held[told["reason"] or "other"] += 1
         return None, told
     job.wait(max(after + LEAST_STEPS, job.count + 1 + AFTER_STEPS))
     phase.windows += told["taken"]
