@@ -17,24 +17,21 @@ import grpc
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.capturing import Asking, Target, asking, commands, meeting, renewed, unseen
+from roofwatch.store.fetching import fetched, listed
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
+from roofwatch.store.questions import BUSY, NO_ANSWER, TEXT_MOST, ask, clipped
 from roofwatch.store.unreadable import REASON
 
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
-FIND_WITHIN_S = 5.0  # for agents to say what they have
 LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window
 TARGETS_MOST = 4096
-PROCESSES_MOST, TRACES_MOST = 1024, 1000  # believed of one agent
+PROCESSES_MOST = 1024  # believed of one agent
 STEPS_MOST, DURATION_MOST_MS, WITHIN_MOST_S = 1000, 10_000, 600.0
 GRACE_S = 3.0  # an agent tells of the end of a time itself
 AWAY_S = 10.0  # an agent that has lost its stream may come back with what it knows
 LOOK_S = 0.5
-PART_BYTES = 1 << 19
-PART_WITHIN_S = 30.0
-TRACE_MOST = 4 << 30
-TEXT_MOST = 300
-TOO_OLD, NO_ANSWER, BUSY, WENT_AWAY = "too_old", "no_answer", "busy", "agent_gone"
+WENT_AWAY = "agent_gone"
 FINAL = frozenset({pb.TAKEN, pb.REFUSED, pb.TIMED_OUT, pb.LOST})
 _log = logging.getLogger(__name__)
 
@@ -78,7 +75,7 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
             await _refuse(context, REASON)
         async with self._served(context):
             with self._hub.talk() as talk:
-                return await self._traces(talk, request.window, request.node or None)
+                return await listed(self._hub, talk, request.window, request.node or None)
 
     async def GetTrace(  # noqa: N802 - as above
         self, request: pb.GetTraceRequest | None, context: Any
@@ -92,7 +89,7 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         try:
             async with self._served(context):
                 with self._hub.talk() as talk:
-                    async for chunk in self._fetch(request.window, talk, context):
+                    async for chunk in fetched(self._hub, talk, request.window, context):
                         yield chunk
         finally:
             self._fetches -= 1
@@ -160,32 +157,13 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         command = pb.Command(id=talk.id, find_processes=which)
         found: list[Target] = []
         silent: list[pb.SilentAgent] = []
-        async for connection, answer in self._ask(talk, command, agents, "processes"):
+        async for connection, answer in ask(self._hub, talk, command, agents, "processes"):
             if isinstance(answer, str):
                 silent.append(pb.SilentAgent(node=connection.host, reason=answer))
                 continue
             listed = answer.processes.processes[:PROCESSES_MOST]
-            found += [Target(connection.agent, connection.host, _clipped(process)) for process in listed]
+            found += [Target(connection.agent, connection.host, clipped(process)) for process in listed]
         return found, silent
-
-    async def _ask(
-        self, talk: Talk, command: pb.Command, agents: Mapping[str, Connection], body: str
-    ) -> AsyncIterator[tuple[Connection, Any]]:
-        """The first answer of each agent, or why there is none."""
-        talk.asked.update(agents)
-        waiting = dict(agents)
-        for agent in agents:
-            if not self._hub.send(agent, command):
-                yield waiting.pop(agent), BUSY
-        until = time.monotonic() + FIND_WITHIN_S
-        while waiting and (heard := await talk.next(until - time.monotonic())) is not None:
-            agent, message = heard
-            if agent in waiting and message.WhichOneof("body") == body:
-                yield waiting.pop(agent), message
-            elif agent in waiting and message.WhichOneof("body") == "result":
-                yield waiting.pop(agent), TOO_OLD  # it does not know the command
-        for connection in waiting.values():
-            yield connection, NO_ANSWER
 
     async def _outcomes(
         self, talk: Talk, waiting: dict[tuple[str, str], Target], agents: Mapping[str, Connection], within_s: float
@@ -200,7 +178,7 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
                 if key in waiting:
                     if told.outcome in FINAL:
                         del waiting[key]
-                    yield pb.CaptureEvent(outcome=_clipped(told))
+                    yield pb.CaptureEvent(outcome=clipped(told))
             for agent in self._lost({agent for agent, _ in waiting}, agents, away):
                 for key in [key for key in waiting if key[0] == agent]:
                     yield _outcome(key, pb.TIMED_OUT, WENT_AWAY)
@@ -222,63 +200,6 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
                 lost.append(agent)
         return lost
 
-    # ---- kept traces
-
-    async def _traces(self, talk: Talk, begin: str, node: str | None) -> pb.TraceListing:
-        agents = {c.agent: c for c in self._hub.connected(node)}
-        command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=begin[:32]))
-        listing = pb.TraceListing()
-        async for connection, answer in self._ask(talk, command, agents, "traces"):
-            if isinstance(answer, str):
-                listing.silent.add(node=connection.host, reason=answer)
-                continue
-            listing.left_out += answer.traces.left_out
-            for trace in answer.traces.traces[:TRACES_MOST]:
-                listing.traces.append(_clipped(trace))
-                listing.traces[-1].node = connection.host
-        return listing
-
-    async def _fetch(self, window: bytes, talk: Talk, context: Any) -> AsyncIterator[pb.TraceChunk]:
-        agents = {c.agent: c for c in self._hub.connected()}
-        command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=window.hex()))
-        keeper: Connection | None = None
-        head = pb.KeptTrace()
-        async for connection, answer in self._ask(talk, command, agents, "traces"):
-            mine = [] if isinstance(answer, str) else [t for t in answer.traces.traces if t.window == window]
-            if mine:
-                keeper, head = connection, _clipped(mine[0])
-                break
-        if keeper is None:
-            told = f"no agent of this store keeps a trace of window {window.hex()[:32]}: see 'roofwatch trace list'"
-            await context.abort(grpc.StatusCode.NOT_FOUND, told)
-            return
-        if head.size > TRACE_MOST:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the trace is larger than this store passes on")
-        head.node = keeper.host
-        yield pb.TraceChunk(head=head)
-        offset = 0
-        while offset < head.size:
-            data = await self._part(talk, keeper, window, offset, context)
-            offset += len(data)
-            yield pb.TraceChunk(data=data)
-
-    async def _part(self, talk: Talk, keeper: Connection, window: bytes, offset: int, context: Any) -> bytes:
-        order = pb.Command(id=talk.id, read_trace=pb.ReadTrace(window=window, offset=offset, most=PART_BYTES))
-        if not self._hub.send(keeper.agent, order):
-            await context.abort(grpc.StatusCode.ABORTED, f"the agent of {keeper.host} went away")
-        until = time.monotonic() + PART_WITHIN_S
-        while (heard := await talk.next(until - time.monotonic())) is not None:
-            agent, message = heard
-            part = message.part
-            if agent != keeper.agent or message.WhichOneof("body") != "part" or part.offset != offset:
-                continue
-            if part.data and len(part.data) <= PART_BYTES:
-                return bytes(part.data)
-            why = part.reason[:TEXT_MOST] or "the trace ends before its size"
-            await context.abort(grpc.StatusCode.ABORTED, f"the agent of {keeper.host}: {why}")
-        await context.abort(grpc.StatusCode.ABORTED, f"the agent of {keeper.host} does not answer")
-        raise AssertionError  # abort always raises
-
 
 def _told(asked: Asking, silent: list[pb.SilentAgent], agents: int) -> pb.CaptureFound:
     sizes = {target.process.world_size for target in asked.targets}
@@ -292,16 +213,6 @@ def _told(asked: Asking, silent: list[pb.SilentAgent], agents: int) -> pb.Captur
 def _outcome(key: tuple[str, str], outcome: pb.Outcome, reason: str) -> pb.CaptureEvent:
     told = pb.WindowOutcome(process=key[1], outcome=outcome, reason=reason, steps=-1, first_step=-1)
     return pb.CaptureEvent(outcome=told)
-
-
-def _clipped(message: Any) -> Any:
-    """A message of its own (a part keeps all that came with it in memory), its texts no longer than is shown."""
-    own = type(message)()
-    own.CopyFrom(message)
-    for field, value in own.ListFields():
-        if isinstance(value, str | bytes) and len(value) > TEXT_MOST:
-            setattr(own, field.name, value[:TEXT_MOST])
-    return own
 
 
 async def _check(request: pb.CaptureRequest, context: Any) -> None:
