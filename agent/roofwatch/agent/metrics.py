@@ -25,6 +25,7 @@ _COUNTS = (  # key of the status, name, label, what
     ("windows", "windows", "state", "Windows by how far they came"),
     ("asked", "asked", "reason", "Windows by why they were asked for then"),
     ("refusals", "refusals", "reason", "Windows that a process did not take"),
+    ("shapes", "borrowed", "outcome", "Windows without shapes by whether they could borrow them"),
     ("held", "held", "reason", "Windows that were due and would have cost too much"),
     ("drops", "drops", "reason", "Windows lost after they were taken, or before they were sent"),
     ("captures", "captures", "outcome", "Windows on request by what became of them"),
