@@ -20,11 +20,14 @@ from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
+from roofwatch.store.queries.process_list import BUDGET
 from roofwatch.store.schema import REVISION, kernel_blocks
 from roofwatch.store.unpack import Unpacker
 
 END_NS = BEGIN_NS + (DAYS + 1) * DAY_NS
 TABLE = "SELECT * FROM kernel_hours ORDER BY 1, 2, 3, 4, 10"
+
+LATER = {"windows": BUDGET, "window_devices": ("ecc_corrected", "ecc_uncorrected")}  # columns that came with 0011
 
 
 def store(writer: Writer, windows: list[Window], first: int) -> None:
@@ -187,7 +190,11 @@ def test_an_older_store_gets_its_rows(db: Database, writer: Writer, url: str) ->
     with db.write() as connection:
         for view in ("windows", "devices", "device_hours", "idle_hours", "kernel_hours", "kernels", "bounds"):
             connection.execute(text(f"DROP VIEW dashboard_{view}"))
-        connection.execute(text("DROP TABLE kernel_hours"))
+        for table in ("kernel_hours", "process_states"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        for table, names in LATER.items():
+            for name in names:
+                connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     opened = database.open(url)
     try:
