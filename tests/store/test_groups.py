@@ -24,7 +24,7 @@ from roofwatch.model.answer import estimated, weight_of
 from roofwatch.model.answer_rows import percentile
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Device, Node, Process, Window
-from roofwatch.store import database, retention, rollup, schema
+from roofwatch.store import database, retention, rollup, rollup_groups, schema
 from roofwatch.store.blocks import pack
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
@@ -230,3 +230,46 @@ def test_which_questions_read_groups(db: Database) -> None:
             assert {host: sum(r["total_ns"] for r in rows if r["node"] == host) for host in "ac"} == wanted
     rows = Queries(db).run("top_by", Filter(job="j"), options={"by": "node"})["rows"]
     assert [r["total_ns"] for r in rows] == [10]
+
+
+def _of_fleet(db: Database) -> list[Any]:
+    """Its sums, to the byte."""
+    with db.read() as connection:
+        found = connection.execute(select(schema.kernel_sums).where(K.process_id == FLEET)).all()
+    return sorted(tuple(row) for row in found)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_fleet_of_many_nodes_is_summed_up_by_parts(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part a transaction, until the fleet's sum is there: the same bytes as at once, and no part stays.
+
+    A late window in between takes the parts away that lack it.
+    """
+    hosts = [process_of(host, pid) for host in "abcdefg" for pid in (1, 2) if (host, pid) != ("g", 2)]
+    store(db, [of_hour(f"{p.node.host}{p.pid}", p, 0) for p in hosts], 1)
+    monkeypatch.setattr(rollup_groups, "SPLIT", 6)
+    monkeypatch.setattr(rollup_groups, "PARTS", 2)
+
+    def parts() -> set[int]:
+        with db.read() as connection:
+            return set(connection.scalars(select(K.process_id).where(K.process_id.between(1, 2))))
+
+    def one() -> int:
+        with db.write() as connection:
+            return rollup.sweep(connection, END_NS)
+
+    while not parts():
+        assert one()
+    assert len(parts()) == 1
+    assert not _of_fleet(db)
+    store(db, [of_hour("late", hosts[0], 0)], 2)
+    assert not parts()
+    sweep(db)
+    assert not parts()
+    by_parts = _of_fleet(db)
+    assert by_parts
+    with db.write() as connection:
+        connection.execute(schema.kernel_sums.delete().where(K.process_id == FLEET))
+    monkeypatch.setattr(rollup_groups, "SPLIT", 7)
+    sweep(db)
+    assert _of_fleet(db) == by_parts
