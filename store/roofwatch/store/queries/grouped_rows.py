@@ -143,9 +143,11 @@ def laid(
     only = _only(by, shown)
     sums, of = gathered(connection, f, histograms=wanted is not None, wanted=wanted, known=places, only=only)
     names, name = _names(connection, by, sums.columns[0], known)
-    pairs, row_pair = np.unique(sums.device * max(1, len(names)) + name, return_inverse=True)
-    told = [(i // len(names), names[i % len(names)]) for i in pairs.tolist()]
-    of_pair = [Group(of[device].model, its, places.owner(of[device])) for device, its in told]
+    kinds: dict[tuple[str, Owner], int] = {}  # of devices, whatever the stretch of time: these are few
+    kind = np.array([kinds.setdefault((d.model, places.owner(d)), len(kinds)) for d in of], np.int64)
+    pairs, row_pair = np.unique(kind[sums.device] * max(1, len(names)) + name, return_inverse=True)
+    told, each = [divmod(pair, max(1, len(names))) for pair in pairs.tolist()], list(kinds)
+    of_pair = [Group(each[i][0], names[its], each[i][1]) for i, its in told]
     groups = sorted(set(of_pair))
     place = {group: i for i, group in enumerate(groups)}
     found = Laid(
