@@ -236,7 +236,7 @@ def questions(server: ClickHouse, opened: Opened) -> None:
                 kernels()
 
         def answer(query: str = query, sides: Sequence[Filter] = sides) -> None:
-            queries.run(query, sides[0], 20, *sides[1:])
+            queries.run(query, sides[0], 20, sides[1] if len(sides) > 1 else None)
 
         for of, function in (("answer", answer), ("kernels from sums", kernels), ("kernels from windows", raw)):
             told(f"{query} of {what}, {of}", engine, function, 5, f" (limit {MOST_MS[what]})")
