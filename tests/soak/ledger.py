@@ -47,6 +47,8 @@ class Spooled:
     path: Path
     agent: str = ""
     segments: dict[Key, Sealed] = field(default_factory=dict)
+    # Windows that were stored and are told as given up: their ack was lost, and no agent can know.
+    stored_and_told: int = 0
     _seen: int = 0
 
     def watch(self) -> None:
@@ -120,7 +122,8 @@ def _of_one(spool: Spooled, stored: set[Key], held: Held, there: Mapping[str, in
             found.append(f"{name} is neither stored nor given up: it waits in the spool")
     found += [f"{spool.node}: a segment is stored that was never sealed: {key}" for key in stored - set(spool.segments)]
     reasons = sum(number for reason, number in told.items() if reason in GIVEN_UP)
-    if given_up != reasons:
+    spool.stored_and_told = max(0, reasons - given_up)
+    if given_up > reasons:
         found.append(
             f"{spool.node}: {given_up} sealed windows left the spool and are not stored, and {reasons} were told as "
             f"given up ({', '.join(f'{r} {n}' for r, n in sorted(told.items())) or 'no reason'})"

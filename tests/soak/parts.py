@@ -97,12 +97,13 @@ class Part:
             return
         if time.monotonic() < self.down_until:
             return
+        if time.monotonic() - self.starts[-1] < 1.0:
+            return  # no faster than that
         code = self.process.returncode
         if self.down_until == 0.0 and not self.may_fail():
             self.unmeant.append(f"{self.name} ended by itself with {code}: {self.tail()}")
         self.down_until = 0.0
-        if time.monotonic() - self.starts[-1] > 1.0:
-            self.start()
+        self.start()
 
     def kill(self, until: float) -> None:
         """SIGKILL to it alone: its children must see to themselves. Nobody starts it before."""

@@ -38,7 +38,7 @@ from world import Site
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 60.0  # of the time that was asked for: references, starting, coming to rest, accounts
 CHAOS_LEAST_S, STEADY_SHARE = 45.0, 0.4
-WARM_S = 20.0  # of a new process, before its memory counts
+WARM_S = 60.0  # of a new process, which gets to know its surroundings, before its memory counts
 DRAINED_WITHIN_S, IDLE_WITHIN_S = 120.0, 45.0
 # Threads and descriptors that come with the first work and stay: pools, connections.
 POOLS = {"store": (8, 8), "agent": (1, 3)}
@@ -195,6 +195,7 @@ class Soak:
             self.notes[f"windows of agent {name}"] = (
                 f"{len(sealed)} sealed in {len(spool.segments)} segments, {stored} stored, "
                 f"{len(sealed) - stored} given up; told drops: {drops}"
+                f"; stored and told as given up, as their acks were lost: {spool.stored_and_told}"
             )
             if len(sealed) < WINDOWS_LEAST * self.seconds:
                 self.findings.append(f"agent {name} sealed {len(sealed)} windows only: this soak proves nothing")

@@ -63,6 +63,14 @@ def test_what_does_not(change, found: str) -> None:
     assert any(found in finding for finding in compare([spooled], held)), compare([spooled], held)
 
 
+def test_an_ack_that_was_lost() -> None:
+    """A window is stored, its ack is lost, and it is given up later: told, and no finding."""
+    spooled, held = account()
+    spooled.segments["boot", 3].drops["spool_age"] = held.drops["agent"]["spool_age"] = 3
+    assert compare([spooled], held) == []
+    assert spooled.stored_and_told == 2
+
+
 def test_a_spool_is_watched(tmp_path: Path) -> None:
     """What a real spool seals and lets go is noted, whoever reads it and when."""
     kept = spool.Spool(tmp_path, 1 << 20, 3600, counters.Counters())
