@@ -61,7 +61,8 @@ class Watched(daemon.Agent):
         self._scheduler: Any = self._intake.scheduler
         self._clock.add_reader(0, self._asked_for)
         self._work: Any = None
-        self._last = self._clock.time()  # when the last window was done
+        self._last = self._clock.time()  # when the last window was done…
+        self._held = False  # …or put off
         self._paid: list[int] = []
         pay = self._scheduler.paid
 
@@ -99,7 +100,9 @@ class Watched(daemon.Agent):
 
     def _due(self) -> float:
         ranks = [slot for slot in self._slots() if slot.run is not None]
-        if ranks:  # of these the schedule keeps no timer, only meetings: on average an interval apart
+        if (
+            ranks and not self._held
+        ):  # of these the schedule keeps no timer, only meetings: on average an interval apart
             return float(self._last + self._scheduler.interval_s * random.uniform(1 - JITTER, 1 + JITTER))
         return min((slot.timer.when() for slot in self._slots() if slot.timer is not None), default=self._clock.time())
 
@@ -122,7 +125,7 @@ class Watched(daemon.Agent):
             if self._free() and (taken or self._put_off()):
                 break
         clock.stop_clock()
-        self._last = clock.time()
+        self._last, self._held = clock.time(), counted.windows["requested"] == asked
         self._tell(
             {
                 "begun_ns": begun,
