@@ -23,6 +23,7 @@ from roofwatch.cli.fleet.agent import SimulatedAgent, Tally
 from roofwatch.cli.fleet.templates import Sent, Source, host_of, templates
 from roofwatch.model.record import Node, Process, Window
 from roofwatch.proto import codec
+from roofwatch.proto.trust import Material
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import database, rollup
 from roofwatch.store.filter import Filter
@@ -119,7 +120,7 @@ class Agent(SimulatedAgent):
     """Notes what was acknowledged, and what it was told when a stream ended."""
 
     def __init__(self, node: int, source: Noting, tally: Tally) -> None:
-        super().__init__(node, source, tally)  # type: ignore[arg-type]
+        super().__init__(node, source, tally, Material())  # type: ignore[arg-type]
         self.acked: set[int] = set()
         self.told: Counter[str] = Counter()
 
