@@ -19,7 +19,7 @@ from roofwatch.model.kinds import Kind, kind_of_op
 from roofwatch.model.record import Bound, Phase, Signature, Vendor
 
 COMPUTE, COPY, COMMUNICATION = "compute", "copy", "communication"  # as the timeline tells them apart
-MOST = 16_000  # signatures remembered: about 40 MB
+MOST = 16_000  # signatures remembered: about 30 MB
 # Whose op asked for it itself; what another op needed (a TransData, a Transpose, a Cast) is the layout tax.
 _ASKED_FOR = frozenset({Kind.LAYOUT, Kind.CAST, Kind.COPY_FILL})
 _TRAINING = frozenset({Phase.BACKWARD, Phase.OPTIMIZER})
