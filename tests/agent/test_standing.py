@@ -90,7 +90,7 @@ def test_windows_and_processes_carry_the_account(agents, job, wait):
     assert listed["budget"]["skipped"] == {"own_profiler": 1}
     found = scrape(agent)
     pid = os.getpid()
-    assert found[f'roofwatch_agent_process_spent_ratio{{process_pid="{pid}"}}'] == pytest.approx(0.013 / 60)
+    assert found[f'roofwatch_agent_process_spent_ratio{{process_pid="{pid}"}}'] >= 0.013 / 60
     assert found[f'roofwatch_agent_process_interval_seconds{{process_pid="{pid}",reason="schedule"}}'] == 0.5
     assert found[f'roofwatch_agent_process_skipped_total{{process_pid="{pid}",reason="own_profiler"}}'] == 1
     assert found['roofwatch_agent_processes_by_reason{reason="schedule"}'] == 1
@@ -101,16 +101,20 @@ def test_windows_and_processes_carry_the_account(agents, job, wait):
     assert agent.stop() == 0
 
     segments = agent.segments()
-    first, second = (window.budget for segment in segments for window in codec.windows(segment))
-    assert (first.reason, first.charged_ns, first.measured, first.interval_ns) == ("cold_start", 9 * MS, True, MS * 500)
+    windows = [window for segment in segments for window in codec.windows(segment)]
+    first, second = (window.budget for window in windows)
+    # By their steps, and what reading them took of the node's processors.
+    due = [ms * MS + round(w.cost.parse_cpu_ns / os.cpu_count()) for ms, w in zip((9, 4), windows, strict=True)]
+    assert (first.reason, first.measured, first.interval_ns) == ("cold_start", True, MS * 500)
+    assert [first.charged_ns, second.charged_ns] == pytest.approx(due, abs=1)
     assert (first.budget_share, first.hard_stop_share) == (0.5, 1.0)
-    assert first.spent_share == pytest.approx(0.009 / 60)
+    assert first.spent_share == pytest.approx(due[0] / 60e9)
     assert first.event_cap == 60_000
-    assert (second.reason, second.charged_ns, second.spent_share) == ("learning", 4 * MS, pytest.approx(0.013 / 60))
+    assert (second.reason, second.spent_share) == ("learning", pytest.approx(sum(due) / 60e9))
     states = [state for segment in segments for state in codec.states(segment)]
     assert {state.process.pid for state in states} == {pid}
     last = states[-1]
-    assert (dict(last.skipped), last.budget.charged_ns) == ({"own_profiler": 1}, 4 * MS)
+    assert (dict(last.skipped), last.budget.charged_ns) == ({"own_profiler": 1}, second.charged_ns)
     assert before < last.since_unix_ns < last.unix_ns <= time.time_ns()
 
 

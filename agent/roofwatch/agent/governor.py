@@ -7,6 +7,7 @@ run on a node share an account; every other process has its own. Times are secon
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,8 +28,9 @@ EVENT_NS = 3_000
 # Steps that are slower after the first windows and still are when the next opens: something stayed attached.
 RESIDUE_SHARE = 0.03
 RESIDUE_REST_S = 3600.0  # then it is tried again: what is attached does not get worse, and it may have been the job
-RESIDUE_WINDOWS = 3  # one after the other: a noisy step or a longer sequence is no residue
+RESIDUE_WINDOWS = 5  # one after the other: a noisy step or a longer sequence is no residue
 RESIDUE_STEPS = 5  # after a window, at least, for their mean to mean something
+PROCESSORS = os.cpu_count() or 1  # of the node: a second of one of them is that much of the node's second
 
 # Why the present interval is what it is.
 SCHEDULE, LEARNING, BUDGET, HARD_STOP, RESIDUE = "schedule", "learning", "budget", "hard_stop", "residue"
@@ -69,8 +71,11 @@ class Account:
         while self.payments and self.payments[0][0] < now - HORIZON_S:
             self.payments.popleft()
 
-    def pay(self, now: float, batch: int, cost_ns: float) -> None:
-        """A window has cost this; of windows of one batch, taken at the same steps, only the dearest counts."""
+    def pay(self, now: float, batch: int, cost_ns: float, node_ns: float = 0.0) -> None:
+        """A window has cost this; of windows of one batch, taken at the same steps, only the dearest counts.
+
+        What reading it took of the node (``node_ns``) adds up all the same.
+        """
         self.earn(now)
         cost_ns = max(cost_ns, -0.1 * self.most_ns)  # noise may gain a little, a job's own word no more
         before = next((paid for known, paid in self.together if known == batch), None)
@@ -78,6 +83,7 @@ class Account:
         if before is not None:
             self.together = deque((one for one in self.together if one[0] != batch), maxlen=self.together.maxlen)
         self.together.append((batch, cost_ns if before is None else max(before, cost_ns)))
+        due += node_ns
         self.balance_ns -= due
         self.payments.append((now, due))
 
@@ -107,6 +113,12 @@ class Paid:
     cost_ns: float
     events: int
     measured: bool
+    node_ns: float = 0.0  # what reading it took of the node's time: processor time by the node's processors
+
+    @property
+    def whole_ns(self) -> float:
+        """With what it took of the node."""
+        return self.cost_ns + self.node_ns
 
 
 @dataclass(slots=True)
@@ -114,11 +126,11 @@ class Spending:
     """What one process's windows cost, and whether something of them stays."""
 
     recent: deque[Paid] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    base_ns: int | None = None  # the usual step before the last window…
-    slower_after: float = 0.0  # …and by how much of it steps were slower after
+    slower_after: float = 0.0  # by how much of the usual step steps were slower after the last window
     residue: float | None = None  # where slower steps stayed: how much slower
-    first_ns: int | None = None  # the usual step before what stayed began
-    _seen: int = 0  # windows after which steps were slower and stayed so, one after the other
+    # The usual step before windows: while nothing was slower, and one window after the other since something was.
+    _before: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    _since: list[int] = field(default_factory=list)
 
     def observe(self, cost: Cost | None, events: int, after_steps: int | None) -> Paid:
         """Learn from a window."""
@@ -130,17 +142,19 @@ class Spending:
 
     def _look_for_residue(self, cost: Cost, after_steps: int | None) -> None:
         base = cost.base_step_ns or 0
-        before = self.first_ns or self.base_ns
-        begun = self._seen > 0 or self.slower_after >= RESIDUE_SHARE
-        if before and begun and base >= (1 + RESIDUE_SHARE) * before:
-            self._seen, self.first_ns = self._seen + 1, before
+        begun = bool(self._since) or self.slower_after >= RESIDUE_SHARE
+        if begun and self._before and base >= (1 + RESIDUE_SHARE) * max(self._before):
+            self._since.append(base)
         else:
-            self._seen, self.first_ns = 0, None
-        if before and self._seen >= RESIDUE_WINDOWS:
-            self.residue, self._seen, self.first_ns = base / before - 1, 0, None
+            self._before.extend([*self._since, base])
+            self._since.clear()
+        if len(self._since) == RESIDUE_WINDOWS:
+            if _stands_out(self._since, self._before):
+                self.residue = median(self._since) / median(self._before) - 1
+            self._before.extend(self._since)
+            self._since.clear()
         enough = cost.lost_after_ns is not None and (after_steps or 0) >= RESIDUE_STEPS
         self.slower_after = (cost.lost_after_ns or 0) / ((after_steps or 1) * base) if enough else 0.0
-        self.base_ns = base
 
     @property
     def expected_ns(self) -> float:
@@ -149,7 +163,7 @@ class Spending:
         One outlier (a checkpoint of the job inside a window) should not keep the process from its windows, and
         several cheap ones not hide those that are dear: the larger of median and mean without the dearest.
         """
-        costs = sorted(paid.cost_ns for paid in self.recent)
+        costs = sorted(paid.whole_ns for paid in self.recent)
         if not costs:
             return 0.0
         usual = costs[:-1] or costs
@@ -163,14 +177,28 @@ class Spending:
 
 
 def price(cost: Cost | None, events: int) -> Paid:
-    """What a window cost its job, in nanoseconds of the job's wall time."""
+    """What a window cost its job, in nanoseconds of the job's wall time, and the node that read it."""
+    node_ns = (cost.parse_cpu_ns or 0) / PROCESSORS if cost is not None else 0.0
     if cost is not None and cost.lost_ns is not None:
-        return Paid(float(cost.lost_ns), events, measured=True)
+        return Paid(float(cost.lost_ns), events, True, node_ns)
+    return Paid(float(_estimated_ns(cost, events)), events, False, node_ns)
+
+
+def _estimated_ns(cost: Cost | None, events: int) -> int:
     if cost is None or cost.close_path == protocol.NATIVE:
-        return Paid(float((cost.open_ns if cost else 0) + EVENT_NS * events), events, measured=False)
+        return (cost.open_ns if cost else 0) + EVENT_NS * events
     if cost.close_path == protocol.NPU:  # its analysis runs in a process of its own
-        return Paid(float(cost.open_ns + cost.close_ns), events, measured=False)
-    return Paid(float(cost.open_ns + cost.close_ns + cost.save_ns + cost.free_ns), events, measured=False)
+        return cost.open_ns + cost.close_ns
+    return cost.open_ns + cost.close_ns + cost.save_ns + cost.free_ns
+
+
+def _stands_out(since: Iterable[int], before: Iterable[int]) -> bool:
+    """Whether steps since are slower by more than they vary: what stays attached costs the same each time.
+
+    A machine that others load makes steps slower, too, but never by so even a measure.
+    """
+    since, before = sorted(since), sorted(before)
+    return since[0] - before[-1] >= max(since[-1] - since[0], before[-1] - before[0])
 
 
 def event_cap(spendings: Iterable[Spending], budget: Budget, interval_s: float, most: int) -> int:

@@ -212,7 +212,8 @@ class Intake:
         events = window.ledger.events_read if window is not None else message.size // BYTES_AN_EVENT
         step_ns = message.cost.base_step_ns if message.cost is not None else None
         seen = Seen(message.duration_ns, events, message.steps, step_ns)
-        self._charge(pending.member, pending.asked, message.cost, events, message.after_steps)
+        cost = message.cost if window is None else window.cost  # the latter with what reading took
+        self._charge(pending.member, pending.asked, cost, events, message.after_steps)
         self._shapes_read(pending, answer, told=job.task.context.lend and window is not None)
         if window is None:
             self._lose(pending.member, pending.asked, reason, detail, None, seen)

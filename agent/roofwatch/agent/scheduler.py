@@ -263,7 +263,7 @@ class Scheduler:
 
     @staticmethod
     def _charge(slot: Slot, asked: Open, paid: Paid) -> None:
-        slot.account.pay(asyncio.get_running_loop().time(), asked.batch, paid.cost_ns)
+        slot.account.pay(asyncio.get_running_loop().time(), asked.batch, paid.cost_ns, paid.node_ns)
         slot.charged = paid
 
     def state_of_window(self, member: Member, asked: Open) -> BudgetState | None:

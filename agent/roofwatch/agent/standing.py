@@ -63,7 +63,7 @@ def _state(slot: Slot, now: float, reason: str, interval: float, event_cap: int)
         hard_stop_share=min(account.budget.hard_stop, MOST_SHARE),
         spent_share=max(-MOST_SHARE, min(spent, MOST_SHARE)),
         balance_ns=_ns(account.balance_ns),
-        charged_ns=None if paid is None else _ns(paid.cost_ns),
+        charged_ns=None if paid is None else _ns(paid.whole_ns),
         measured=None if paid is None else paid.measured,
         interval_ns=_ns(interval * 1e9),
         event_cap=min(event_cap, MOST_NS),
