@@ -21,6 +21,7 @@ from roofwatch.proto.codec import DATABASE_AWAY, PROTOCOL, WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.access import Caller, Refusal, Why
+from roofwatch.store.bridge import Bridge
 from roofwatch.store.budget import Budget
 from roofwatch.store.checks import check_texts
 from roofwatch.store.database import READ_S
@@ -52,6 +53,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         metrics.watch(self._budget, hub)
         self._unpacker, self._proofs = Unpacker(), Proofs()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-unpack")
+        self._bridge = Bridge()
         self._readers: set[asyncio.Task[None]] = set()
         self._streams = Streams(gate)
         self._open = 0  # streams
@@ -200,10 +202,9 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         connection.outbound.put_nowait(pb.StoreMessage(ack=ack))
 
     async def _store(self, envelope: pb.SegmentEnvelope, connection: Connection) -> Outcome:
-        loop = asyncio.get_running_loop()
         unpacked: Unpacked | None = None
         try:
-            unpacked = await loop.run_in_executor(self._pool, self._unpacker.unpack, envelope)
+            unpacked = await self._bridge.result(self._pool.submit(self._unpacker.unpack, envelope))
         except WireError as error:
             outcome = rejected(str(error))
         except MemoryError as error:
@@ -224,7 +225,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
 
     async def _commit(self, unpacked: Unpacked) -> Outcome:
         try:
-            return await asyncio.wrap_future(self._writer.submit(unpacked))
+            return await self._bridge.result(self._writer.submit(unpacked))
         except RoofwatchError:
             self._metrics.received(unpacked, None)
             raise
