@@ -210,7 +210,7 @@ class Taker:
         end = window.at.opened + window.max_ns
         while self.phase == OPEN and not window.lost and not self.exiting and not self.activity.seen():
             left = end - time.monotonic_ns()
-            if left <= 0:
+            if left <= 0 or self.path.full():
                 return
             self._watch(window, min(left / 1e9, LOOK_S))
             if self.activity.seen():
