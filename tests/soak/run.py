@@ -285,7 +285,7 @@ def show(soak: Soak, skipped: list[str], seconds: float, *, as_json: bool) -> No
     """The table, or one object."""
     if as_json:
         told = {"seconds": round(seconds, 1), "seed": soak.seed, "findings": soak.findings, "notes": soak.notes}
-        print(json.dumps({**told, "skipped": skipped}, indent=1))
+        print(json.dumps({**told, "skipped": skipped, "samples": soak.samples.taken}, indent=1))
         return
     width = max(map(len, soak.notes), default=0)
     for name, value in soak.notes.items():
