@@ -47,7 +47,7 @@ def test_an_answer_depends_on_nothing_that_was_asked_before(monkeypatch: pytest.
 def test_what_is_known_of_a_signature_is_of_its_vendor() -> None:
     """The same type is layout tax on Ascend, and a kernel like any other elsewhere."""
     one = sums_of(window(LEFT, [stat(signature("TransData", Kind.LAYOUT, "aten::mm"), 10)]))[0]
-    told = [content_of(replace(one, vendor=vendor), phases=False).key for vendor in (Vendor.ASCEND, Vendor.NVIDIA) * 2]
+    told = [content_of(one._replace(vendor=vendor), phases=False).key for vendor in (Vendor.ASCEND, Vendor.NVIDIA) * 2]
     assert [tax for _, _, tax, *_ in told] == [True, False, True, False]
 
 
