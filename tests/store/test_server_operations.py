@@ -269,7 +269,7 @@ def test_reflection_only_on_request(watched: tuple[RunningStore, str], store: Ru
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         (answer,) = stub.ServerReflectionInfo(iter(request), timeout=10)
     assert {s.name for s in answer.list_services_response.service} == {
-        "roofwatch.v1.Ingest", "roofwatch.v1.Query", "grpc.health.v1.Health",
+        "roofwatch.v1.Control", "roofwatch.v1.Ingest", "roofwatch.v1.Query", "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }  # fmt: skip
     with grpc.insecure_channel(store.address) as channel, pytest.raises(grpc.RpcError) as told:
