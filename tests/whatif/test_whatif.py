@@ -110,7 +110,7 @@ def test_products_find_the_unit_that_another_device_has() -> None:
     found = after(change_of({"to_device": "H200"}), slow)
     assert found.after_ns == pytest.approx(2 * 4096**3 / 66.9e12 * 1e9, rel=1e-3)
     assert found.by[Fate.UNKNOWN] == 0
-    add = dataclasses.replace(slow, signature=dataclasses.replace(square, kind=Kind.ELEMENTWISE, op="aten::add"))
+    add = slow._replace(signature=dataclasses.replace(square, kind=Kind.ELEMENTWISE, op="aten::add"))
     assert after(change_of({"to_device": "H200"}), add).certainty is Certainty.CANNOT_SAY
 
 
