@@ -1,20 +1,22 @@
-"""Windows without shapes between those with them: when, and what they borrow. A real job, agent and parse worker."""
+"""Windows without shapes between those with them: when, and what they borrow. A real agent, real traces."""
 
 from __future__ import annotations
 
+import copy
+import gzip
+import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent.conftest import Job, until
 
 from roofwatch.agent import link
 from roofwatch.agent.lending import Lending
 from roofwatch.collectors.base import BORROWED, CHANGED, WindowContext
-from roofwatch.hook.launch import environment
 from roofwatch.model.record import Evidence, Node, Process, Trigger
 from roofwatch.proto import codec
 
@@ -76,40 +78,42 @@ def test_texts_travel_beside_a_task_and_back_with_its_answer() -> None:
             reader.read(ours)
 
 
-JOB = """
-import time, torch
-torch.set_num_threads(1)
-torch.manual_seed(0)
-model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)])
-optimizer = torch.optim.AdamW(model.parameters())
-x = torch.randn(32, 64)
-while True:
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
-    time.sleep(0.003)
-"""
+COST = {
+    "close_path": "native", "open_ns": 0, "quiesce_ns": 0, "close_ns": 0, "save_ns": 0, "free_ns": 0,
+    "base_step_ns": 10_000_000, "longest_step_ns": 200_000_000, "lost_in_ns": 200_000_000, "lost_after_ns": 0,
+    "after_steps": 10,
+}  # fmt: skip
+INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
-@pytest.mark.timeout(300)
-def test_a_job_whose_budget_is_short(agents: Callable[..., Any], wait: Callable[..., Any]) -> None:
-    """Windows without shapes come, and say of each op what those with shapes say, as borrowed."""
+def test_a_job_whose_budget_is_short(agents: Callable[..., Any], traces: Path) -> None:
+    """Windows without shapes are asked for, and say of each op what those with shapes say, as borrowed."""
+    full = json.loads(gzip.decompress((traces / "kineto" / "h100_gaunernst_bert-small-uncased.json.gz").read_bytes()))
+    light = copy.deepcopy(full)
+    for event in light["traceEvents"]:
+        for name in INPUTS:
+            event.get("args", {}).pop(name, None)
+    texts = {True: json.dumps(full).encode(), False: json.dumps(light).encode()}
     short = {"ROOFWATCH_AGENT_BUDGET": "20", "ROOFWATCH_AGENT_HARD_STOP": "100"}
-    flags = ("--interval", "0.5", "--max-events", "1000000", "--light-windows", "2")
-    agent = agents(*flags, program=None, env=short)
-    job = subprocess.Popen([sys.executable, "-c", JOB], env=environment(os.environ, socket=str(agent.socket)))
-    try:
-        wait(lambda: agent.status()["shapes"].get(BORROWED, 0) >= 2, "two windows have borrowed", within=150)
-    finally:
-        job.kill()
-        job.wait()
-        agent.stop()
+    agent = agents("--interval", "0.5", "--light-windows", "2", program=None, env=short)
+    job = Job(agent.socket, close_path="native")
+    asked = []
+    while asked.count(False) < 4:  # the first is without shapes, too: it is short and of an unknown process
+        request = job.receive(within=30)
+        asked.append(bool(request["shapes"]))
+        job.answer(request, texts[asked[-1]], steps=1, duration_ns=900_000_000, cost=COST)
+    until(lambda: agent.status()["shapes"].get(BORROWED, 0) == 3, "three windows have borrowed")
+    job.close()
+    agent.stop()
+    assert asked[:4] == [False, True, True, False]
+    assert asked[4:] in ([False, True, False], [False, True, True, False])
     windows = [window for segment in agent.segments() for window in codec.windows(segment)]
-    full = [w for w in windows if w.shapes_recorded and w.steps]
-    light = [w for w in windows if not w.shapes_recorded and any(s.signature.shapes for s in w.kernels)]
-    assert len(full) >= 2
-    assert len(light) >= 2
-    known = {s.signature.id for w in full for s in w.kernels}
-    for window in light:
+    own = [w for w in windows if w.shapes_recorded]
+    borrowed = [w for w in windows if not w.shapes_recorded and any(s.signature.shapes for s in w.kernels)]
+    assert len(own) == asked.count(True)
+    assert len(borrowed) == 3
+    known = {s.signature.id for w in own for s in w.kernels}
+    for window in borrowed:
+        assert any(s.evidence is Evidence.BORROWED for s in window.kernels)
         assert not any(s.evidence is Evidence.SHAPES for s in window.kernels)
         assert {s.signature.id for s in window.kernels} <= known

@@ -119,8 +119,16 @@ def op(name: str, start: float, length: float, dims: list[list[int]], value: str
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": tid, "ts": start, "dur": length, "args": args}
 
 
-def steps(*rows: int, value: str = "") -> Trace:
-    """Steps of an mm of so many rows inside a linear, and an add, at 100 µs each."""
+def launch(number: int, start: float, name: str) -> list[Trace]:
+    """A kernel and the call that launched it."""
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 7, "ts": start, "dur": 2}
+    args = {"correlation": number, "device": 0, "stream": 7, "grid": [1, 1, 1], "block": [128, 1, 1]}
+    kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": start + 3, "dur": 5, "args": args}
+    return [{**call, "args": {"correlation": number}}, kernel]
+
+
+def steps(*rows: int, value: str = "", device: bool = True) -> Trace:
+    """Steps of an mm of so many rows inside a linear, and an add, at 100 µs each; a kernel each on a device."""
     events = []
     for n, size in enumerate(rows):
         events += [
@@ -128,6 +136,8 @@ def steps(*rows: int, value: str = "") -> Trace:
             op("aten::mm", 100 * n + 10, 40, [[size, 8], [8, 8]]),
             op("aten::add_", 100 * n + 70, 20, [[size, 8], [1]], value and f"{value}{n}"),
         ]
+        if device:
+            events += launch(2 * n + 1, 100 * n + 12, "gemm") + launch(2 * n + 2, 100 * n + 72, "add")
     return {"traceEvents": events}
 
 
@@ -137,12 +147,24 @@ def test_steps_alike_lend_one_step() -> None:
     found = read(light(steps(4, 4, 4, 4, 4)), Wanted(5, lent=lent))
     assert found.borrowed == BORROWED
     shapes = {group.kernel: (group.shapes, group.concrete, group.calls) for group in found.groups}
-    assert shapes["aten::mm"] == ("[[4, 8], [8, 8]]", '["", ""]', 5)
-    assert shapes["aten::add_"] == ("[[4, 8], [1]]", None, 5)
+    assert shapes["gemm"] == ("[[4, 8], [8, 8]]", '["", ""]', 5)
+    assert shapes["add"] == ("[[4, 8], [1]]", None, 5)
     assert read(steps(4, 5), Wanted(2, lend=True)).lent == b""
     assert read(light(steps(4, 4)), Wanted(2, lend=True)).lent == b""  # none were recorded
     assert read(steps(4, 4, 4), Wanted(2, lend=True)).lent == b""  # not so many steps
     assert read(light(steps(4, 4, 4)), Wanted(2, lent=lent)).borrowed == CHANGED
+
+
+def test_a_window_without_kernels_lends_nothing() -> None:
+    """Ops of a CPU have the same names whatever the batch size: nothing there would tell 512 rows from 8."""
+    eight = steps(8, 8, device=False)
+    assert read(eight).shapes_recorded
+    assert read(eight, Wanted(2, lend=True)).lent == b""
+    packed = {"names": ["aten::linear", "aten::mm", "aten::add_"], "inputs": ["[[8, 8]]\0\0\0"]}
+    lent = zlib.compress(json.dumps({**packed, "threads": {"7": [[0, 1, 2], [0, 1, 0], [0, 0, 0], []]}}).encode())
+    found = read(light(steps(512, 512, device=False)), Wanted(2, lent=lent))
+    assert found.borrowed == CHANGED
+    assert not any(group.shapes for group in found.groups)
 
 
 def test_windows_agree_where_their_steps_do() -> None:

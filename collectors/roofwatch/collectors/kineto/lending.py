@@ -3,7 +3,8 @@
 A window without shapes costs the job a third. Where each thread makes the same ops in each step, and each op launches
 the same kernels on the same grids, what an op worked on in the window with shapes it works on in this one. The check is
 of whole sequences: one op or kernel that differs, anywhere, and nothing is lent. What a window lends is one step, and
-only if all its steps are alike to the last shape.
+only if all its steps are alike to the last shape. Names of ops alone tell nothing of shapes (another batch size has the
+same), so a window of a CPU, in which no kernel tells its grid, lends nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Line:
 def lend(columns: Columns, steps: int) -> bytes:
     """The one step that all of a window's steps are, packed; empty where they differ, or there is too much of it."""
     lines = _lines(columns, steps)
-    if lines is None or not lines:
+    if lines is None or not _checkable(lines):
         return b""
     return _packed(lines)
 
@@ -65,7 +66,7 @@ def lend(columns: Columns, steps: int) -> bytes:
 def borrow(columns: Columns, steps: int, lent: bytes) -> str:
     """Give each op the inputs it has in the lent step. Says whether that could be done; if not, nothing is changed."""
     known = _unpacked(lent)
-    if known is None:
+    if known is None or not _checkable(known):
         return CHANGED
     inputs = np.array(columns.ops["inputs"], dtype=np.int64)
     found = _threads(columns)
@@ -84,6 +85,11 @@ def borrow(columns: Columns, steps: int, lent: bytes) -> str:
         inputs[rows] = np.tile(ids, steps)
     columns.ops.put("inputs", inputs)
     return BORROWED
+
+
+def _checkable(lines: dict[str, Line]) -> bool:
+    """Whether kernels tell another shape from this one."""
+    return any(line.kernels for line in lines.values())
 
 
 def _nested(columns: Columns) -> Nest:
