@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.conftest import Job, until
 
 from roofwatch.agent import link
 from roofwatch.agent.lending import Lending
@@ -86,7 +85,9 @@ COST = {
 INPUTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
-def test_a_job_whose_budget_is_short(agents: Callable[..., Any], traces: Path) -> None:
+def test_a_job_whose_budget_is_short(
+    agents: Callable[..., Any], job: Callable[..., Any], wait: Callable[..., Any], traces: Path
+) -> None:
     """Windows without shapes are asked for, and say of each op what those with shapes say, as borrowed."""
     full = json.loads(gzip.decompress((traces / "kineto" / "h100_gaunernst_bert-small-uncased.json.gz").read_bytes()))
     light = copy.deepcopy(full)
@@ -96,14 +97,14 @@ def test_a_job_whose_budget_is_short(agents: Callable[..., Any], traces: Path) -
     texts = {True: json.dumps(full).encode(), False: json.dumps(light).encode()}
     short = {"ROOFWATCH_AGENT_BUDGET": "20", "ROOFWATCH_AGENT_HARD_STOP": "100"}
     agent = agents("--interval", "0.5", "--light-windows", "2", program=None, env=short)
-    job = Job(agent.socket, close_path="native")
-    asked = []
+    hook = job(agent.socket, close_path="native")
+    asked: list[bool] = []
     while asked.count(False) < 4:  # the first is without shapes, too: it is short and of an unknown process
-        request = job.receive(within=30)
+        request = hook.receive(within=30)
         asked.append(bool(request["shapes"]))
-        job.answer(request, texts[asked[-1]], steps=1, duration_ns=900_000_000, cost=COST)
-    until(lambda: agent.status()["shapes"].get(BORROWED, 0) == 3, "three windows have borrowed")
-    job.close()
+        hook.answer(request, texts[asked[-1]], steps=1, duration_ns=900_000_000, cost=COST)
+    wait(lambda: agent.status()["shapes"].get(BORROWED, 0) == 3, "three windows have borrowed")
+    hook.close()
     agent.stop()
     assert asked[:4] == [False, True, True, False]
     assert asked[4:] in ([False, True, False], [False, True, True, False])
