@@ -22,7 +22,8 @@ from typing import Any
 
 from roofwatch.agent import config, daemon
 from roofwatch.agent.ranks import LISTED, Meeting
-from roofwatch.agent.scheduler import JITTER
+from roofwatch.agent.scheduler import JITTER, Scheduler
+from roofwatch.agent.slot import Slot
 
 BEFORE_S = 0.3  # of a window's time the clock runs again, so that the last worker ends before it as it does in life
 FAR_S = 2.0  # a window put off by more than what ranks wait for each other
@@ -58,19 +59,20 @@ class Watched(daemon.Agent):
     def start(self) -> None:
         super().start()
         self._clock: Any = asyncio.get_running_loop()
-        self._scheduler: Any = self._intake.scheduler
+        self._scheduler: Scheduler = self._intake.scheduler
+        self._books = self._scheduler.books
         self._clock.add_reader(0, self._asked_for)
         self._work: Any = None
         self._last = self._clock.time()  # when the last window was done…
         self._held = False  # …or put off
         self._paid: list[int] = []
-        pay = self._scheduler.paid
+        pay = self._books.paid
 
         def paid(member: Any, asked: Any, cost: Any, events: int, after: Any) -> Any:
             self._paid.append(events)
             return pay(member, asked, cost, events, after)
 
-        self._scheduler.paid = paid
+        self._books.paid = paid  # type: ignore[assignment, method-assign]
 
     def _asked_for(self) -> None:
         line = sys.stdin.readline()
@@ -81,18 +83,18 @@ class Watched(daemon.Agent):
         if word == "next":
             self._work = asyncio.ensure_future(self._next(int(value)))
         elif word == "interval":
-            self._scheduler.set_schedule(float(value), 0, 0)
+            self._scheduler.set_schedule(float(value), 0, 0)  # type: ignore[arg-type]  # tenths of seconds, too
             for slot in self._slots():
                 slot.account.balance_ns = 0.0
-            self._tell({"virtual_s": self._clock.time()})
+            self._say({"virtual_s": self._clock.time()})
         elif word == "processes":
             self._clock.stop_clock()
-            self._tell({"processes": len(self._slots())})
+            self._say({"processes": len(self._slots())})
 
-    def _slots(self) -> list[Any]:
-        return list(self._scheduler._slots.values())  # noqa: SLF001 - a benchmark looks inside
+    def _slots(self) -> list[Slot]:
+        return list(self._books.slots.values())
 
-    def _tell(self, what: dict[str, Any]) -> None:
+    def _say(self, what: dict[str, Any]) -> None:
         print(json.dumps(what), flush=True)
 
     def _free(self) -> bool:
@@ -103,7 +105,7 @@ class Watched(daemon.Agent):
         if (
             ranks and not self._held
         ):  # of these the schedule keeps no timer, only meetings: on average an interval apart
-            return float(self._last + self._scheduler.interval_s * random.uniform(1 - JITTER, 1 + JITTER))
+            return float(self._last + self._scheduler.schedule.interval_s * random.uniform(1 - JITTER, 1 + JITTER))
         return min((slot.timer.when() for slot in self._slots() if slot.timer is not None), default=self._clock.time())
 
     def _put_off(self) -> bool:
@@ -113,8 +115,8 @@ class Watched(daemon.Agent):
 
     async def _next(self, step: int) -> None:
         clock, counted = self._clock, self._counters
-        meeting = Meeting(0.0, tuple(range(step, step + LISTED)), self._scheduler.interval_s)
-        self._scheduler._meeting = lambda slot, *_: None if slot.run is None else meeting  # noqa: SLF001
+        meeting = Meeting(0.0, tuple(range(step, step + LISTED)), self._scheduler.schedule.interval_s)
+        self._scheduler.meet(lambda *_: meeting)
         clock.run_clock()
         clock.skipped += max(0.0, self._due() - BEFORE_S - clock.time())
         asked, refused = counted.windows["requested"], counted.refusals.total()
@@ -126,7 +128,7 @@ class Watched(daemon.Agent):
                 break
         clock.stop_clock()
         self._last, self._held = clock.time(), counted.windows["requested"] == asked
-        self._tell(
+        self._say(
             {
                 "begun_ns": begun,
                 "taken": len(self._paid),

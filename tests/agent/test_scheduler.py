@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from roofwatch.agent import asking
 from roofwatch.agent import scheduler as module
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.messages import hello_of
 from roofwatch.agent.plan import Seen, Wish
+from roofwatch.agent.schedule import DURATION_MOST_MS, STEPS_MOST
 from roofwatch.agent.scheduler import Scheduler
 from roofwatch.model.record import Cost, Node, Process, Trigger
 
@@ -116,8 +118,8 @@ def test_one_request_at_a_time_and_only_its_answer_counts(run_loop):
 
 def test_an_answer_that_does_not_come_is_counted_and_the_next_is_asked(run_loop, eventually, monkeypatch):
     """With a patience of 0.2 s: no_answer, and the process is asked again at its interval."""
-    monkeypatch.setattr(module, "FIRST_STEP_WITHIN_S", 0.1)
-    monkeypatch.setattr(module, "SLACK_S", 0.05)
+    monkeypatch.setattr(asking, "FIRST_STEP_WITHIN_S", 0.1)
+    monkeypatch.setattr(asking, "SLACK_S", 0.05)
 
     async def main():
         scheduler, counters, (member,) = scheduled(1, interval=0.5, budget=50, hard_stop=100)
@@ -167,11 +169,11 @@ def test_a_window_represents_the_time_since_the_one_before(run_loop):
     async def main():
         scheduler, _, (member,) = scheduled(1, interval=10)
         second = 1_000_000_000
-        assert scheduler.represents_ns(member, 1000 * second) is None
-        assert scheduler.represents_ns(member, 1007 * second) == 7 * second
-        assert scheduler.represents_ns(member, 1107 * second) == 20 * second
-        assert scheduler.represents_ns(member, 1100 * second) is None
-        assert scheduler.represents_ns(member, 1101 * second) == 1 * second
+        assert scheduler.books.represents_ns(member, 1000 * second) is None
+        assert scheduler.books.represents_ns(member, 1007 * second) == 7 * second
+        assert scheduler.books.represents_ns(member, 1107 * second) == 20 * second
+        assert scheduler.books.represents_ns(member, 1100 * second) is None
+        assert scheduler.books.represents_ns(member, 1101 * second) == 1 * second
         scheduler.stop()
 
     run_loop(main)
@@ -183,9 +185,13 @@ def test_the_schedule_can_be_changed_and_wild_wishes_are_bounded(run_loop, event
     async def main():
         scheduler, _, (member,) = scheduled(1, interval=3600, steps=3)
         scheduler.set_schedule(0, 0, 70)
-        assert (scheduler.interval_s, scheduler.wish.steps, scheduler.wish.duration_ms) == (3600, 3, 70)
+        assert (scheduler.schedule.interval_s, scheduler.schedule.wish.steps, scheduler.schedule.wish.duration_ms) == (
+            3600,
+            3,
+            70,
+        )
         scheduler.set_schedule(1, 1_000_000, 1_000_000)
-        assert (scheduler.interval_s, scheduler.wish) == (1, Wish(module.STEPS_MOST, module.DURATION_MOST_MS))
+        assert (scheduler.schedule.interval_s, scheduler.schedule.wish) == (1, Wish(STEPS_MOST, DURATION_MOST_MS))
         await eventually(lambda: member.sent, 3)
         scheduler.stop()
 
@@ -194,8 +200,8 @@ def test_the_schedule_can_be_changed_and_wild_wishes_are_bounded(run_loop, event
 
 def test_an_npu_has_time_for_its_analysis_and_its_metrics_in_turn(run_loop, monkeypatch):
     """A process whose windows are analysed beside it is waited for as long as that may take; others are not."""
-    monkeypatch.setattr(module, "FIRST_STEP_WITHIN_S", 0)
-    monkeypatch.setattr(module, "SLACK_S", 0)
+    monkeypatch.setattr(asking, "FIRST_STEP_WITHIN_S", 0)
+    monkeypatch.setattr(asking, "SLACK_S", 0)
 
     async def main():
         names = ("PipeUtilization", "MemoryAccess")
@@ -314,7 +320,7 @@ def lost(ms: float, base_ms: float = 10, after_ms: float = 0) -> Cost:
 def answer(scheduler, member, cost, after_steps=20):
     """A process hands in the window it was asked for last, which had this cost."""
     asked = scheduler.answered(member, member.sent[-1]["request"])
-    told = scheduler.paid(member, asked, cost, 5000, after_steps)
+    told = scheduler.books.paid(member, asked, cost, 5000, after_steps)
     scheduler.learned(member, Seen(50 * MS, 5000, 2, 10 * MS))
     return told
 
@@ -327,8 +333,8 @@ def test_a_window_waits_until_the_job_has_paid_for_the_last_and_for_itself(run_l
         await eventually(lambda: len(member.sent) == 1, 3)
         answer(scheduler, member, lost(100))
         began = asyncio.get_running_loop().time()
-        await eventually(lambda: scheduler.budget_of(member)["reason"] == "budget", 2)
-        told = scheduler.budget_of(member)
+        await eventually(lambda: scheduler.books.budget_of(member)["reason"] == "budget", 2)
+        told = scheduler.books.budget_of(member)
         assert told["window_cost_ns"] == 100 * MS
         assert told["measured"] is True
         assert 0 < told["next_s"] < 2.2
@@ -336,8 +342,8 @@ def test_a_window_waits_until_the_job_has_paid_for_the_last_and_for_itself(run_l
         assert 1.4 < member.times[1] - began < 2.5
         assert counters.held == {"budget": 1}
         # What the budget made longer stands for its time: more than two intervals of half a second.
-        assert scheduler.represents_ns(member, 10**18) is None
-        assert scheduler.represents_ns(member, 10**18 + 2_000 * MS) == 2_000 * MS
+        assert scheduler.books.represents_ns(member, 10**18) is None
+        assert scheduler.books.represents_ns(member, 10**18 + 2_000 * MS) == 2_000 * MS
         scheduler.stop()
 
     run_loop(main)
@@ -384,7 +390,7 @@ def test_a_process_whose_steps_stay_slower_is_left_alone(run_loop, eventually):
         await eventually(lambda: len(member.sent) == 6, 3)
         assert answer(scheduler, member, lost(5, base_ms=10.5)) > 0.049
         await eventually(lambda: counters.held["residue"] == 1, 3)
-        told = scheduler.budget_of(member)
+        told = scheduler.books.budget_of(member)
         assert told["reason"] == "residue"
         assert 3590 < told["next_s"] <= 3601
         assert len(member.sent) == 6
@@ -405,8 +411,8 @@ def test_ranks_of_a_job_have_one_account(run_loop):
             scheduler.request(rank, Wish(2, 200), batch=5)
         for rank, ms in zip(ranks, (200, 100), strict=True):
             answer(scheduler, rank, lost(ms))
-        assert [round(scheduler.budget_of(rank)["spent_share"], 6) for rank in ranks] == [0.003333] * 2
-        assert len(scheduler.spent_shares()) == 1
+        assert [round(scheduler.books.budget_of(rank)["spent_share"], 6) for rank in ranks] == [0.003333] * 2
+        assert len(scheduler.books.spent_shares()) == 1
         scheduler.stop()
 
     run_loop(main)

@@ -10,8 +10,7 @@ import urllib.request
 
 import pytest
 
-from roofwatch.agent import scheduler as module
-from roofwatch.agent import standing
+from roofwatch.agent import asking, standing
 from roofwatch.agent.config import Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.messages import hello_of
@@ -53,7 +52,7 @@ def window(scheduler, member, ms: float) -> None:
     """A process is asked for a window and hands it in; it cost so much, by the steps."""
     scheduler.request(member, Wish(1, 10), Trigger.PERIODIC)
     asked = scheduler.answered(member, member.sent[-1]["request"])
-    scheduler.paid(member, asked, lost(ms), 5000, 20)
+    scheduler.books.paid(member, asked, lost(ms), 5000, 20)
     scheduler.learned(member, Seen(50 * MS, 5000, 2, 10 * MS))
 
 
@@ -140,24 +139,24 @@ def test_a_window_that_cannot_be_used_is_charged(agents, job, wait):
 
 def test_a_window_that_comes_late_or_never_is_charged(run_loop, eventually, monkeypatch):
     """Never: as the last ones cost (20 ms). Late: the 70 ms it cost, of which 20 are paid. Never asked: nothing."""
-    monkeypatch.setattr(module, "FIRST_STEP_WITHIN_S", 0)
-    monkeypatch.setattr(module, "SLACK_S", 0)
+    monkeypatch.setattr(asking, "FIRST_STEP_WITHIN_S", 0)
+    monkeypatch.setattr(asking, "SLACK_S", 0)
 
     async def main():
         scheduler, counters, (member,) = scheduled(1, interval=3600, budget=100, hard_stop=100)
         window(scheduler, member, 20)
         scheduler.request(member, Wish(1, 10))
         await eventually(lambda: counters.refusals["no_answer"], 5)
-        spent = scheduler.budget_of(member)["spent_share"]
+        spent = scheduler.books.budget_of(member)["spent_share"]
         assert spent == pytest.approx(0.040 / 60)
         number = member.sent[-1]["request"]
         assert scheduler.late(member, number + 1) is None
         late = scheduler.late(member, number)
         assert late is not None
         assert scheduler.late(member, number) is None
-        scheduler.paid(member, late, lost(70), 100, 9)
-        assert scheduler.budget_of(member)["spent_share"] == pytest.approx(0.090 / 60)
-        assert scheduler.state_of_window(member, late).reason == "requested"
+        scheduler.books.paid(member, late, lost(70), 100, 9)
+        assert scheduler.books.budget_of(member)["spent_share"] == pytest.approx(0.090 / 60)
+        assert scheduler.books.state_of_window(member, late).reason == "requested"
         scheduler.stop()
 
     run_loop(main)
@@ -170,8 +169,8 @@ def test_a_rank_that_goes_leaves_its_window_to_the_others(run_loop):
         scheduler, _, ranks = scheduled(2, interval=3600, budget=100, hard_stop=100)
         scheduler.request(ranks[0], Wish(1, 10))
         scheduler.remove(ranks[0])
-        assert scheduler.budget_of(ranks[1])["spent_share"] == pytest.approx(0.050 / 60)
-        told = scheduler.states(())
+        assert scheduler.books.budget_of(ranks[1])["spent_share"] == pytest.approx(0.050 / 60)
+        told = scheduler.books.states(())
         assert [(s.process.rank, s.budget.charged_ns) for s in told] == [(0, 50 * MS), (1, None)]
         assert [s.budget.reason for s in told] == ["cold_start", "cold_start"]
         scheduler.stop()
@@ -187,8 +186,8 @@ def test_what_a_job_makes_up_spoils_no_segment(run_loop):
         scheduler.request(member, Wish(1, 10))
         asked = scheduler.answered(member, member.sent[-1]["request"])
         huge = (1 << 50) - 1
-        scheduler.paid(member, asked, Cost("native", MS, 0, 0, 0, 0, 1, None, huge, huge), 1 << 40, 9)
-        states = scheduler.states(())
+        scheduler.books.paid(member, asked, Cost("native", MS, 0, 0, 0, 0, 1, None, huge, huge), 1 << 40, 9)
+        states = scheduler.books.states(())
         assert states[0].budget == dataclasses.replace(
             states[0].budget, charged_ns=huge, balance_ns=-huge, interval_ns=huge, hard_stop_share=1e6
         )
@@ -206,29 +205,29 @@ def test_the_interval_in_force_and_when_it_is_told(run_loop, monkeypatch):
 
     async def main():
         scheduler, _, (member, other) = scheduled(2, interval=60)
-        assert [s.budget.interval_ns for s in scheduler.states(())] == [60 * 10**9] * 2
-        assert scheduler.states(()) == []
+        assert [s.budget.interval_ns for s in scheduler.books.states(())] == [60 * 10**9] * 2
+        assert scheduler.books.states(()) == []
         window(scheduler, member, 300)
-        (state,) = scheduler.states({member.process.id})
+        (state,) = scheduler.books.states({member.process.id})
         assert (state.budget.reason, state.budget.interval_ns) == ("learning", 60 * 10**9)
         for _ in range(2):  # expected is the median: 600
-            scheduler._slots[member].account.payments.clear()  # or the hard stop would hold
+            scheduler.books.slots[member].account.payments.clear()  # or the hard stop would hold
             window(scheduler, member, 600)
-        (state,) = scheduler.states({member.process.id})
+        (state,) = scheduler.books.states({member.process.id})
         assert (state.budget.interval_ns, state.budget.balance_ns < 0) == (120 * 10**9, True)
         scheduler.set_schedule(600, 0, 0)
-        (state,) = scheduler.states({member.process.id})
+        (state,) = scheduler.books.states({member.process.id})
         assert (state.budget.reason, state.budget.interval_ns) == ("schedule", 600 * 10**9)
         scheduler.set_schedule(60, 0, 0)
         scheduler.request(other, Wish(1, 10))
         scheduler.answered(other, other.sent[-1]["request"], refused="unsupported")
         monkeypatch.setattr(standing, "AGAIN_S", 0)
-        told = {s.process.id: s for s in scheduler.states(())}
+        told = {s.process.id: s for s in scheduler.books.states(())}
         refused = told[other.process.id]
         assert refused.budget.reason == "unsupported"
         assert refused.budget.interval_ns / 1e9 == pytest.approx(480, rel=0.001)
         assert dict(refused.skipped) == {"unsupported": 1}
-        assert scheduler.states(()) == []
+        assert scheduler.books.states(()) == []
         scheduler.stop()
 
     run_loop(main)

@@ -83,7 +83,7 @@ class Rank:
         seen = Seen(50 * MS, 5000, message["steps"], int(self.step_s * 1e9))
 
         def read() -> None:
-            self.scheduler.paid(self, asked, cost, 5000, 10)  # type: ignore[arg-type]
+            self.scheduler.books.paid(self, asked, cost, 5000, 10)  # type: ignore[arg-type]
             self.scheduler.learned(self, seen)  # type: ignore[arg-type]
 
         asyncio.get_running_loop().call_later(random.uniform(0.3, 1.3), read)

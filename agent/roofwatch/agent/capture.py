@@ -74,7 +74,7 @@ class Captures:
     def take(self, identity: str, wanted: pb.TakeWindow, members: Iterable[Member]) -> None:
         """Ask the processes named; each is told about when it is asked and at its end."""
         known = {f"{member.process.id:016x}": member for member in members}
-        usual, loop = self._scheduler.wish, asyncio.get_running_loop()
+        usual, loop = self._scheduler.schedule.wish, asyncio.get_running_loop()
         wish = Wish(wanted.steps or usual.steps, wanted.duration_ms or usual.duration_ms)
         align = (wanted.modulus, wanted.remainder) if wanted.modulus else None
         within_s = min(WITHIN_MOST_S, wanted.within_ms / 1e3 or WITHIN_MOST_S)
@@ -162,7 +162,7 @@ class Captures:
         """Whether it has fewer steps than asked for because too little was known of the process: the next may not."""
         if window.first_step is None or one.tries >= TRIES:
             return False
-        return (window.steps or 0) < one.wish.steps and not self._scheduler.limited(one.member, one.wish)
+        return (window.steps or 0) < one.wish.steps and not self._scheduler.books.limited(one.member, one.wish)
 
     def _taken(self, one: _Wanted, window: Window, not_kept: str | None) -> None:
         """``not_kept``: why its trace was not, "" where it was, None where it was not to be."""

@@ -53,7 +53,7 @@ class Commands:
     def _take(self, identity: str, wanted: pb.TakeWindow) -> Iterator[pb.CommandResult]:
         """One result a process; ``accepted`` means that it was asked."""
         members = {member.process.pid: member for member in self._registry.members()}
-        usual = self._scheduler.wish
+        usual = self._scheduler.schedule.wish
         wish = Wish(wanted.steps or usual.steps, wanted.duration_ms or usual.duration_ms, wanted.shapes)
         pids = list(wanted.pids) or sorted(members)
         if not pids:

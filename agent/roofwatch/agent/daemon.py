@@ -174,7 +174,7 @@ class Agent:
         report = status.report(
             version=self._version,
             uptime_s=time.monotonic() - self._started,
-            members=[(m, self._intake.scheduler.budget_of(m)) for m in members],
+            members=[(m, self._intake.books.budget_of(m)) for m in members],
             counters=self._counters,
             spool=self._spool,
             parsing={"alive": parser.workers, "backlog": parser.backlog},
@@ -185,7 +185,7 @@ class Agent:
                 "certificates": dict(self._credentials.expires) if self._credentials else {},
             },
             settings={
-                "interval_s": self._intake.scheduler.interval_s,
+                "interval_s": self._intake.scheduler.schedule.interval_s,
                 "max_events": self._config.max_events,
                 "budget": self._config.budget / 100,
                 "hard_stop": self._config.hard_stop / 100,
@@ -200,7 +200,7 @@ class Agent:
         counted = self._counters
         cost = {
             "lost_ns": counted.lost_ns, "represented_ns": counted.represented_ns,
-            "spent_share": max(self._intake.scheduler.spent_shares(), default=None),
+            "spent_share": max(self._intake.books.spent_shares(), default=None),
         }  # fmt: skip
         traces = self._intake.keeping.traces
         return {**self._status(), "cost": cost, "kept": {"traces": len(traces), "bytes": traces.size}}

@@ -59,7 +59,8 @@ class Intake:
         self.keeping = Keeping(config, traces, count, log)
         self.parser = Parser(config, count, self._parsed, worker_command)
         self.scheduler = Scheduler(config, count, lambda: self.parser.backlog, self._asked)
-        sealer.states = self.scheduler.states
+        self.books = self.scheduler.books
+        sealer.states = self.books.states
         self._tools = {
             Vendor.NVIDIA: readings.Readings("nvml", nvml.begin, log),
             Vendor.ASCEND: readings.Readings("npu-smi", npu_smi.begin, log),
@@ -136,14 +137,14 @@ class Intake:
                 trigger=answered.trigger,
                 devices=member.hello.devices,
                 steps=arrived.steps,
-                represents_ns=_at_work(self.scheduler.represents_ns(member, arrived.start_unix_ns), arrived.active_ns),
+                represents_ns=_at_work(self.books.represents_ns(member, arrived.start_unix_ns), arrived.active_ns),
                 cost=arrived.cost,
                 padding=arrived.padding,
                 first_step=arrived.first_step,
                 bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
-                lend=bool(arrived.shapes and arrived.steps and self.scheduler.lends(answered)),
+                lend=bool(arrived.shapes and arrived.steps and self.books.lends(answered)),
             )
-            lent = self.scheduler.lent(member) if arrived.steps and not arrived.shapes else b""
+            lent = self.books.lent(member) if arrived.steps and not arrived.shapes else b""
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             if answered.asker is not None and answered.asker.keep:
@@ -169,13 +170,13 @@ class Intake:
         """A window was taken, whatever becomes of it: by what it tells of its cost, else as much as others cost."""
         cost, after_steps = messages.cost_of(message)
         if cost is None:
-            self.scheduler.owes(member, asked)
+            self.books.owes(member, asked)
             return
         size = messages.integer(message.get("size"), most=self._config.trace_mb * MIB) or 0
         self._charge(member, asked, cost, size // BYTES_AN_EVENT, after_steps)
 
     def _charge(self, member: Member, asked: Open, cost: Cost | None, events: int, after_steps: int | None) -> None:
-        residue = self.scheduler.paid(member, asked, cost, events, after_steps)
+        residue = self.books.paid(member, asked, cost, events, after_steps)
         if residue is not None:
             why = "steps stay slower after windows: none are taken for an hour"
             self._log.warning("left_alone", pid=member.process.pid, why=why, slower=f"{100 * residue:.0f} %")
@@ -193,9 +194,9 @@ class Intake:
     def _shapes_read(self, pending: Pending, answer: link.Answer, *, told: bool) -> None:
         """What a window lends, or became of borrowing; one without shapes that could not borrow ends all lending."""
         if pending.message.shapes:
-            self.scheduler.shapes_read(pending.member, lent=answer.lent if told else None)
+            self.books.shapes_read(pending.member, lent=answer.lent if told else None)
             return
-        self.scheduler.shapes_read(pending.member, borrowed=answer.borrowed or CHANGED)
+        self.books.shapes_read(pending.member, borrowed=answer.borrowed or CHANGED)
         if answer.borrowed:
             self._counters.shapes[answer.borrowed] += 1
 
@@ -226,7 +227,7 @@ class Intake:
         duration_ms = window.duration_ns // 1_000_000
         self._log.info("window", pid=window.process.pid, events=events, steps=window.steps, duration_ms=duration_ms)
         window = _with_states(window, pending.member.hello.devices, readings.together(pending.readings))
-        window = replace(window, budget=self.scheduler.state_of_window(pending.member, pending.asked))
+        window = replace(window, budget=self.books.state_of_window(pending.member, pending.asked))
         self._sealer.add(window, len(answer.segment))
         pending.asked.end(Ended(taken=True, window=window))
 
