@@ -10,6 +10,8 @@ from store_builders import CPU, GEMM, H100, NORM, process_of, segment_of, stat, 
 
 from roofwatch.model.record import BudgetState, Cost, Ledger, ProcessState, Window
 from roofwatch.proto import codec
+from roofwatch.store import retention
+from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
@@ -18,6 +20,7 @@ from roofwatch.store.queries.process_list import BUDGET
 from roofwatch.store.unpack import Unpacker
 
 SECOND = 1_000_000_000
+DAY = 86_400 * SECOND
 START = 2_000_000_000 * SECOND
 
 
@@ -179,6 +182,33 @@ def test_budget_and_spend_of_processes_and_windows(db: Database, writer: Writer)
     ):
         assert column(Queries(db).run("processes", scope), "pid") == pids, scope
     assert column(Queries(db).run("processes", Filter(), 2), "pid") == [3, 2]
+
+
+def test_a_process_is_one_row_whatever_is_kept_of_it(db: Database, writer: Writer) -> None:
+    """Of the first a day's sums are left; the second took its window before the time, in the same hour, and stands by.
+
+    The third's window may be in the part of an hour that nothing tells of any more: it is not said to have none.
+    """
+    account, late, gone = BudgetState("budget"), START + 59 * DAY, START + 50 * DAY
+    kernels, half = [stat(GEMM, [500])], 600 * SECOND
+    windows, states = [], []
+    for pid, at in ((1, START), (2, late), (3, gone)):
+        process = process_of(pid=pid, model="llama")
+        windows.append(window_of(str(pid), kernels, process=process, start_unix_ns=at))
+        states.append(told(account, pid, at + 1200 * SECOND))
+    unpacked = Unpacker().unpack(codec.seal(codec.segment(windows, {}, states), "agent-a", "boot-a", 1))
+    assert writer.submit(unpacked).result(30).reason == ""
+    retention.prune_all(db, START + 60 * DAY, Keep())
+    day = START // DAY * DAY
+    for scope, rows in (
+        (Filter(), [(2, 1), (3, 1), (1, 1)]),
+        (Filter(since_unix_ns=day, until_unix_ns=day + DAY), [(1, 1)]),
+        (Filter(since_unix_ns=late - half), [(2, 1)]),
+        (Filter(since_unix_ns=late + half), [(2, 0)]),
+        (Filter(since_unix_ns=gone - half, until_unix_ns=gone + DAY), []),
+    ):
+        found = Queries(db).run("processes", scope)
+        assert list(zip(column(found, "pid"), column(found, "windows"), strict=True)) == rows, scope
 
 
 def test_place_is_told_and_found(db: Database, writer: Writer) -> None:

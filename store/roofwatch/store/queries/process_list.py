@@ -18,7 +18,7 @@ from roofwatch.store.queries.coverage import MFU, lost_noise, mfu_of
 from roofwatch.store.queries.lists import Devices, devices_by
 from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.scope import among, device_matches, owners, times
-from roofwatch.store.rollup_schema import HOUR_S, bucket_of
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, bucket_of
 from roofwatch.store.rollup_sources import aggregates
 
 STEPS_LEAST = 10  # inside a process's windows: with fewer a slow step of its own is taken for what profiling costs
@@ -72,16 +72,20 @@ def _without(connection: Connection, f: Filter, limit: int) -> list[Any]:
     """Processes of which agents told in the filter's time, and that took no window in it; none where devices matter."""
     if device_matches(f):
         return []
-    s, r = schema.process_states.c, schema.rollups.c
-    since = None if f.since_unix_ns is None else bucket_of(f.since_unix_ns, HOUR_S)
-    took = select(r.process_id).where(r.grain == HOUR_S, *times(r.bucket_unix_ns, since, f.until_unix_ns))
+    s, r, chosen = schema.process_states.c, schema.rollups.c, plan(connection, f)
     last = s.seen_unix_ns.label("last")
+    # The very rows that the others are of: of what is old only a day's sums are there, of a cut hour its windows.
+    took = select(rows_of(chosen, f, schema.window_sums, names=()).c.process_id)
+    # What is left out because the filter cuts it may hold windows of a process: then nobody knows.
+    cut = {bucket_of(since, grain) for since, _ in chosen.left_out for grain in (HOUR_S, DAY_S)}
+    unknown = select(r.process_id).where(~r.finer, r.bucket_unix_ns.in_(cut))
     query = (
         select(*_OWN, schema.nodes.c.host, last)
         .select_from(schema.process_states)
         .join(schema.processes, _P.id == s.process_id)
         .join(schema.nodes, schema.nodes.c.id == _P.node_id)
-        .where(*owners(f), *times(s.seen_unix_ns, f.since_unix_ns, f.until_unix_ns), _P.id.not_in(took))
+        .where(*owners(f), *times(s.seen_unix_ns, f.since_unix_ns, f.until_unix_ns))
+        .where(_P.id.not_in(took), *([_P.id.not_in(unknown)] if cut else []))
         .order_by(last.desc(), _P.id)
     )
     return list(connection.execute(query.limit(limit) if limit else query))
