@@ -52,9 +52,9 @@ print("done", *[thread.name for thread in threading.enumerate()])
 class Server:
     """The job, told what to do."""
 
-    def __init__(self, jobs: Jobs, agent: LittleAgent) -> None:
+    def __init__(self, jobs: Jobs, agent: LittleAgent, program: str = SERVER) -> None:
         self.jobs = jobs
-        self.job: subprocess.Popen[str] = jobs.start(SERVER, agent.path)
+        self.job: subprocess.Popen[str] = jobs.start(program, agent.path)
         self.connection: Connection = agent.accept()
 
     def does(self, what: str) -> None:
@@ -97,14 +97,15 @@ def test_windows_of_a_server(server: Server) -> None:
     assert window["steps"] is None
     for what, reason in (("save", "checkpoint"), ("load", "model_load")):
         server.does(what)
-        refusals = [server.takes()[0].get("reason") for _ in range(5)]
-        assert reason in refusals  # between two there may be a moment
+        refusals = [server.takes()[0] for _ in range(5)]
+        assert reason in [refusal.get("reason") for refusal in refusals]  # between two there may be a moment
+        assert False in [refusal.get("opened") for refusal in refusals]
     server.does("answer")
     number = server.connection.ask(duration_ms=3000, max_ms=5000)
     time.sleep(0.3)
     server.does("save")
     answer, _ = server.connection.receive(20)
-    assert answer.get("reason") == "checkpoint"
+    assert (answer.get("reason"), answer.get("opened")) == ("checkpoint", True)
     server.does("answer")
     assert server.takes(timeout_ms=5000)[0]["type"] == "window"  # nothing is left of the one before
     server.does("idle")
@@ -113,6 +114,39 @@ def test_windows_of_a_server(server: Server) -> None:
     ended = server.jobs.end(server.job)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.split() == ["done", "MainThread"]
+
+
+def test_who_always_loads_gets_a_window_now_and_then(jobs: Jobs, agent: LittleAgent) -> None:
+    """A job that reads its data with torch.load, and lets nobody look at its frames: windows come, if rarely."""
+    always = """
+import roofwatch.hook.window
+roofwatch.hook.window.STAGED_MOST_S = 1.0
+read = "def load():\\n    while asked[0] == 'load':\\n        model(x)"
+exec(compile(read, "/x/vllm/model_executor/model_loader/weights.py", "exec"))
+work = {"""
+    server = Server(jobs, agent, SERVER.replace("\nwork = {", always))
+    server.does("load")
+    begun = time.monotonic()
+    answers = []
+    while not answers or (answers[-1]["type"] != "window" and time.monotonic() < begun + 30):
+        answers.append(server.takes(timeout_ms=5000)[0])
+    assert answers[-1]["type"] == "window"
+    assert {answer["reason"] for answer in answers[:-1]} == {"model_load"}
+    assert time.monotonic() - begun >= 1.0
+    assert server.takes(timeout_ms=5000)[0].get("reason") == "model_load"  # and then for a while none
+    assert server.jobs.end(server.job).code == 0
+
+    forbid = """
+import sys
+def forbid(event, _):
+    if event == "sys._current_frames":
+        raise RuntimeError("not here")
+sys.addaudithook(forbid)
+"""
+    server = Server(jobs, agent, forbid + SERVER)
+    server.does("answer")
+    assert server.takes(timeout_ms=5000)[0]["type"] == "window"
+    assert server.jobs.end(server.job).code == 0
 
 
 def test_a_window_stands_for_the_time_at_work(server: Server) -> None:

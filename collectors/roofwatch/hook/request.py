@@ -17,6 +17,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason, self.detail = reason, detail
+        self.opened = False  # it had begun, so it has cost something
 
 
 class Window:

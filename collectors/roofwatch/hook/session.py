@@ -136,6 +136,7 @@ class Session:
             taken = self.taker.take(request)
         except Refused as refusal:
             answer.update(reason=refusal.reason, detail=refusal.detail, steps_seen=self.taker.steps.count)
+            answer.update(opened=refusal.opened)
         except Exception as error:
             failure("window", error)
             answer.update(reason=protocol.ERROR, detail=type(error).__name__)

@@ -9,6 +9,7 @@ import sys
 import threading
 from typing import Any, Optional
 
+from .log import failure
 from .protocol import CHECKPOINT, MODEL_LOAD
 
 MOST_FRAMES = 200  # of a thread, from the innermost
@@ -36,9 +37,13 @@ _FILES = (
 
 
 def stage() -> Optional[str]:
-    """``checkpoint`` or ``model_load`` where a thread other than this one is in the middle of it."""
+    """``checkpoint`` or ``model_load`` where a thread other than this one is in the middle of it. Raises nothing."""
     me = threading.get_ident()
-    frames = sys._current_frames()
+    try:
+        frames = sys._current_frames()
+    except Exception as error:  # an audit hook of the job may forbid it, also while a window is open
+        failure("stage", error)
+        return None
     try:
         for ident, innermost in frames.items():
             found = None if ident == me else _within(innermost)

@@ -28,6 +28,7 @@ INTERRUPT_S = 0.5  # then the main thread is asked again: it may have been insid
 EXPIRE_S = 30.0  # a main thread that runs no bytecode for so long
 CAPTURE_S = 5.0
 STAGE_S = 0.1  # between two looks, while a window is open, at whether the job loads or saves
+STAGED_MOST_S = 300.0  # without a window because of that; a job that reads its data with torch.load always loads
 EXIT_S = 10.0  # longer than any close
 
 
@@ -47,6 +48,7 @@ class Taker:
     def renew(self) -> None:
         """Fresh locks, at the start and in a forked child."""
         self.activity = Activity(lambda: self.captures.graphs.launched)
+        self.staged: Optional[float] = None  # since when windows are not taken because the job loads or saves
         self.lock = threading.RLock()  # around every change of the profiler's state
         self.busy = threading.Lock()  # around saving and freeing, which touch only the window's own memory
         self._gate = _thread.allocate_lock()
@@ -168,6 +170,9 @@ class Taker:
                 self.path.interrupt(self.open_here)
             self._await(window)
             return self._finish(window, request.get("request"))
+        except Refused as refusal:
+            refusal.opened = window.at.opened > 0
+            raise
         finally:
             self.window = None
 
@@ -178,9 +183,19 @@ class Taker:
             over = lambda: self.exiting or self.hurry or self.steps.count > 0  # noqa: E731
             if not self.activity.awaited(patience, self._slept, over) and not self.steps.count:
                 raise Refused(protocol.EXITING if self.exiting or self.hurry else protocol.IDLE)
-        found = stage()
+        found = self._stage()
         if found is not None:
             raise Refused(found)
+
+    def _stage(self) -> Optional[str]:
+        """Whether the job loads or saves; None, too, once that has kept it from its windows for too long."""
+        now = time.monotonic()
+        if self.staged is not None and now - self.staged >= STAGED_MOST_S:
+            return None
+        found = stage()
+        if found is not None and self.staged is None:
+            self.staged = now
+        return found
 
     def _slept(self, seconds: float) -> bool:
         return self.wait(lambda: False, seconds)
@@ -238,7 +253,7 @@ class Taker:
             left = end - time.monotonic()
             if left <= 0 or self.exiting:
                 return
-            found = stage()
+            found = self._stage()
             if found is not None:
                 window.lost = found
                 return
@@ -290,6 +305,7 @@ class Taker:
             fd = -1 if self.path.apart else self._save(window, result)
         taken = trace.Taken(self._save(window, result) if fd < 0 else fd)
         self.windows += 1
+        self.staged = None
         try:
             self._residue(window)
             costs = cost(window.at, self.steps, self.path.name, window.by_steps, self.path.apart)
