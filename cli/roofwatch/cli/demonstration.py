@@ -26,13 +26,16 @@ from roofwatch.store.filter import Filter
 
 PROGRAM = (sys.executable, "-P", "-m", "roofwatch.cli.main")  # -P: a module in the user's folder is not ours
 JOBS = {"encoder inference": "inference", "training": "training"}  # model name → script
+UNITS = ("layer", "second")  # what a line of each is about
 INTERVAL_S = 3
 BUDGET_PERCENT = 20  # of the jobs' time: in a minute the usual half per cent buys no window worth a look
 ENOUGH = 7  # windows of each job
-LIMIT_S = 48.0  # from the start to the answer, whatever there is by then; stopping takes a few seconds more
+LIMIT_S = 40.0  # from the jobs' start to the answer, where each job has given a window by then
+PATIENCE_S = 150.0  # the same on a busy machine, while the jobs are seen to get on
+STALLED_S = 40.0  # without a sign of a job or a window: it does not get on; torch alone may take as long to load
 JOB_S = 180.0  # a job ends by itself then, also when nobody is left to stop it
-CALIBRATION_S = 25.0  # an idle machine needs less than ten
-TOLD = "roofwatch: "  # how a sentence on stderr begins
+LISTENS_S = 60.0  # a store or an agent on a busy machine; an idle one needs two
+CALIBRATION_S = 40.0  # for one number of threads; an idle machine needs less than ten
 WARM_UP = 8  # layers at the start, which take longer anyway
 FEWEST = 20  # layers that no window touched
 RESIDUE_NS = 500_000_000  # after a window: layers slowed by what it left behind, such as reading its trace
@@ -48,6 +51,7 @@ class Result:
     processes: dict[str, Any]
     windows: dict[str, Any]
     layers: list[int]
+    doubts: Sequence[str] = ()  # why verdicts may be missing or wrong
 
 
 @contextmanager
@@ -68,22 +72,21 @@ def run(limit: int, say: Say) -> Result:
     """
     if find_spec("torch") is None:
         raise RoofwatchError(f"the demo's jobs need torch, and {sys.executable} has none: pip install torch")
-    begin = time.monotonic()
     threads = max(1, len(os.sched_getaffinity(0)) // len(JOBS))
     with private_folder() as folder, children(folder) as group:
         env = _environment(folder, threads)
-        _calibrate(group, env, threads, say)
+        doubts = _calibrate(group, env, threads, say)
         say("starting a store and an agent on this machine")
         address = _start_store(group, folder, env)
         _start_agent(group, folder, env, address)
         say(f"starting two jobs with {plural(threads, 'thread')} each, a window every {INTERVAL_S} s")
         jobs = {script: _start_job(group, env, model, script) for model, script in JOBS.items()}
-        _collect(group, address, begin + LIMIT_S, say)
+        _collect(group, list(jobs.values()), address, say)
         top, processes, windows = (
             ask(query, Filter(), rows, store=address, db=None)
             for query, rows in (("top", limit), ("processes", 0), ("windows", 0))
         )
-        return Result(top, processes, windows, _layer_ends(jobs["inference"]))
+        return Result(top, processes, windows, _layer_ends(jobs["inference"]), doubts)
 
 
 def _start_job(group: Children, env: Mapping[str, str], model: str, script: str) -> Child:
@@ -96,23 +99,35 @@ def _environment(folder: Path, threads: int) -> dict[str, str]:
     return {**environment(), "ROOFWATCH_SOCKET": str(folder / "agent.sock"), "OMP_NUM_THREADS": str(threads)}
 
 
-def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) -> None:
-    """Measure the CPU's peaks once, alone, before any job runs: for the jobs' threads, and for a job's that has all."""
-    wanted = [n for n in sorted({threads, len(os.sched_getaffinity(0))}) if not known(n)]
-    if not wanted:
-        if doubt := doubted(threads):
-            say(f"the CPU's peaks may be too low ({doubt}). Once it is idle: {repeat([threads])}")
-        return
-    say(f"measuring this CPU with {' and with '.join(plural(n, 'thread') for n in wanted)}, once")
-    asked = [word for n in wanted for word in ("--threads", str(n))]
-    measuring = group.start("calibration", (*PROGRAM, "devices", "calibrate", "--force", *asked), env)
-    group.ended(measuring, CALIBRATION_S)
+def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) -> Sequence[str]:
+    """Measure the CPU's peaks once, alone, before any job runs: for the jobs' threads, and for a job's that has all.
+
+    What is missing or in doubt of the jobs' threads, in sentences; of all threads it is only said.
+    """
+    every = len(os.sched_getaffinity(0))
+    wanted = [n for n in sorted({threads, every}) if not known(n)]
+    if wanted:
+        say(f"measuring this CPU with {' and with '.join(plural(n, 'thread') for n in wanted)}, once")
+    for n in wanted:
+        command = (*PROGRAM, "devices", "calibrate", "--force", "--threads", str(n))
+        group.ended(group.start("calibration", command, env), CALIBRATION_S)
+    found = {n: told for n in sorted({threads, *wanted}) if (told := _doubt(n))}
+    for told in found.values():
+        say(told)
+    return [found[threads]] if threads in found else []
+
+
+def _doubt(threads: int) -> str | None:
+    """What is wrong with the CPU's peaks for a number of threads, and what mends it."""
+    again = f"Once it is idle: {repeat([threads])}"
     if not known(threads):
-        say(f"the CPU's peaks stay unknown, and with them the verdicts: {measuring.tail()}")
-        return
-    for line in measuring.log.read_text(encoding="utf-8", errors="replace").splitlines():
-        if line.startswith(TOLD):
-            say(f"{line.removeprefix(TOLD)} Once it is idle: {repeat(wanted)}")
+        return (
+            f"the CPU's peaks with {plural(threads, 'thread')} stay unknown, and with them verdicts: measuring took "
+            f"longer than {CALIBRATION_S:.0f} s or failed; is this machine busy? {again}"
+        )
+    doubt = doubted(threads)
+    told = f"the CPU's peaks with {plural(threads, 'thread')} may be too low, and so roof and bound wrong ({doubt})."
+    return f"{told} {again}" if doubt else None
 
 
 def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
@@ -120,7 +135,7 @@ def _start_store(group: Children, folder: Path, env: Mapping[str, str]) -> str:
     database = f"sqlite:///{folder}/store.db"
     listen = ("--listen", "127.0.0.1:0", "--port-file", str(port_file))
     group.start("store", (*PROGRAM, "store", "serve", "--db", database, *listen), env)
-    group.until(port_file.exists, "the store did not listen", 20)
+    group.until(port_file.exists, "the store did not listen", LISTENS_S)
     return f"127.0.0.1:{port_file.read_text().strip()}"
 
 
@@ -130,26 +145,44 @@ def _start_agent(group: Children, folder: Path, env: Mapping[str, str], address:
         "--budget", str(BUDGET_PERCENT), "--hard-stop", str(BUDGET_PERCENT),
     )  # fmt: skip
     group.start("agent", (*PROGRAM, "agent", *settings), env)
-    group.until((folder / "agent.sock").exists, "the agent did not listen", 20)
+    group.until((folder / "agent.sock").exists, "the agent did not listen", LISTENS_S)
 
 
-def _collect(group: Children, address: str, end: float, say: Say) -> None:
-    """Wait until each job has given enough windows, or the time is over."""
-    told = -1
+def _collect(group: Children, jobs: Sequence[Child], address: str, say: Say) -> None:
+    """Wait until each job has given enough windows, or some and the time is over; longer while jobs get on."""
+    told, begin = 0, time.monotonic()
+    seen, moved = (0, 0), begin
+    patient = False
     while True:
         group.check()
-        rows = ask("processes", Filter(), 0, store=address, db=None)["rows"]
-        counts = [row["windows"] for row in rows]
-        if sum(counts) != told:
-            told = sum(counts)
+        counts = [row["windows"] for row in ask("processes", Filter(), 0, store=address, db=None)["rows"]]
+        now, windows, each = time.monotonic(), sum(counts), min(counts) if len(counts) >= len(JOBS) else 0
+        if windows != told:
+            told = windows
             say(f"{plural(told, 'window')} so far")
-        if len(counts) >= len(JOBS) and min(counts) >= ENOUGH:
+        sign = (windows, sum(job.log.stat().st_size for job in jobs))
+        if sign != seen:
+            seen, moved = sign, now
+        if each >= ENOUGH or (each and now > begin + LIMIT_S):
             return
-        if time.monotonic() > end:
-            if not counts:
-                raise RoofwatchError(f"no window arrived within {LIMIT_S:.0f} s: {group.tails()}")
-            return
+        if now > begin + PATIENCE_S or (now > begin + LIMIT_S and now > moved + STALLED_S):
+            if windows:
+                return
+            raise RoofwatchError(_too_busy(now - begin, jobs))
+        if now > begin + LIMIT_S and not patient:
+            patient = True
+            say(f"this machine is busy: waiting up to {PATIENCE_S - LIMIT_S:.0f} s more")
         time.sleep(0.5)
+
+
+def _too_busy(waited_s: float, jobs: Sequence[Child]) -> str:
+    """Why no window came, as far as it can be seen, and what to do."""
+    done = ", ".join(f"{job.name}: {plural(len(_lines(job)), unit)}" for job, unit in zip(jobs, UNITS, strict=True))
+    return (
+        f"no window arrived within {waited_s:.0f} s ({done}): this machine is too busy, its load is "
+        f"{os.getloadavg()[0]:.1f} on {plural(len(os.sched_getaffinity(0)), 'CPU')}. "
+        "Stop what else runs, or wait until it is done, and repeat: roofwatch demo"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,5 +252,8 @@ def lost_by_layers(ends: Sequence[int], windows: Sequence[Mapping[str, Any]]) ->
 
 
 def _layer_ends(child: Child) -> list[int]:
-    lines = child.log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return [int(line) for line in lines if line.isdigit()]
+    return [int(line) for line in _lines(child) if line.isdigit()]
+
+
+def _lines(child: Child) -> list[str]:
+    return child.log.read_text(encoding="utf-8", errors="replace").splitlines()

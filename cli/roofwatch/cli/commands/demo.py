@@ -32,7 +32,7 @@ def command(limit: int, form: str) -> int:
     seconds, and shows within a minute which kernels eat the time, why, and what the windows cost.
     """
     from roofwatch.cli import demonstration, showing, trusting  # noqa: PLC0415  # --help must not pay for it
-    from roofwatch.cli.render import kernels  # noqa: PLC0415
+    from roofwatch.cli.render import diagnosis, kernels  # noqa: PLC0415
     from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
     trusting.forget()
@@ -42,10 +42,11 @@ def command(limit: int, form: str) -> int:
 
     def draw(it: showing.Answer, room: int) -> str:
         note = f"What the windows cost, one every {demonstration.INTERVAL_S} s here (60 s by default):"
-        return "\n".join([kernels.report(it, title, room), note, *demonstration.costs(result)]) + "\n"
+        doubts = [line for each in result.doubts for line in diagnosis.wrapped(f"Beware: {each}", room)]
+        return "\n".join([kernels.report(it, title, room), note, *demonstration.costs(result), *doubts]) + "\n"
 
     code = showing.show(answer, form, ROW_KEYS, draw, empty="the jobs gave windows, and no kernel was in them.")
-    if len(answer["processes"]) < len(demonstration.JOBS):
-        errors.say("not every job gave a window in time: this machine is very busy.")
+    if sum(row["windows"] > 0 for row in answer["processes"]) < len(demonstration.JOBS):
+        errors.say("not every job gave a window in time: this machine is very busy. Stop what else runs, and repeat.")
         return errors.INCOMPLETE
     return code
