@@ -231,3 +231,17 @@ def test_costs_within_their_noise_are_about_nothing() -> None:
         assert f" {shown} native" in listing.windows({"rows": [{**WINDOW, "lost_noise_ns": noise_ns}]}, 80, NOW)
     for noise_ns, shown in ((0, "0.12 %"), (1, "≈ 0 %")):
         assert listing.processes({"rows": [{**PROCESS, "lost_noise_ns": noise_ns}]}, 80, NOW).endswith(f" {shown}\n")
+
+
+def test_a_process_left_alone_is_told_below_the_table() -> None:
+    """80 columns have no room for why: the note says it; of many, three by pid."""
+    left = {**PROCESS, "interval_reason": "residue"}
+    table, _, note = listing.processes({"rows": [left, PROCESS]}, 80, NOW).rpartition("\n\n")
+    assert table.count("4711") == 2
+    assert note == (
+        "pid 4711: left alone for an hour (residue), since steps stayed slower after\n"
+        "windows; then tried again.\n"
+    )  # fmt: skip
+    many = [{**left, "pid": pid} for pid in range(1, 6)]
+    assert "pid 1, 2, 3 and 2 more: left alone" in listing.processes({"rows": many}, 80, NOW)
+    assert "left alone" not in listing.processes({"rows": [PROCESS]}, 80, NOW)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import fields
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from roofwatch.agent import counters, status
 from roofwatch.agent.config import Config
-from roofwatch.cli import calibrating, doctor
+from roofwatch.cli import calibrating, doctor, doctor_agent
 from roofwatch.collectors import calibrate
 from roofwatch.model import devices
 from roofwatch.model.record import Device, Peak, Peaks, Vendor
@@ -207,27 +208,23 @@ def test_the_sockets_folder(tmp_path: Path) -> None:
     assert found.advice == f"chmod go-w {private}"
 
 
-@pytest.mark.parametrize("check", [doctor.agent, doctor.store])
-def test_nobody_is_there(check: Callable[[doctor.Asked], doctor.Check]) -> None:
+def test_nobody_is_there() -> None:
     """No agent, no store: a failure each, with the command that starts one."""
-    found = check(asked())
-    assert found.status == "fail"
-    assert found.advice
-    assert "roofwatch" in found.advice
+    assert doctor_agent.agent("/nowhere/a.sock")[::2] == ("fail", "start one: roofwatch agent")
+    assert doctor_agent.store("127.0.0.1:1", "/nowhere/a.sock")[::2] == ("fail", "start one: roofwatch store serve")
 
 
 def test_an_address_that_is_none_is_told() -> None:
     """Nothing to start: the address is wrong."""
-    found = doctor.store(doctor.Asked(sys.executable, "/nowhere/a.sock", "1.2.3.4", 1))
-    assert (found.status, found.detail) == ("fail", "'1.2.3.4' is not an address")
-    assert found.advice == "give HOST:PORT with --store or ROOFWATCH_STORE"
+    found = doctor_agent.store("1.2.3.4", "/nowhere/a.sock")
+    assert found == ("fail", "'1.2.3.4' is not an address", "give HOST:PORT with --store or ROOFWATCH_STORE")
 
 
 def test_every_way_to_lose_a_window_has_words() -> None:
     """One text a reason that the agent counts, none more, and the flags that the texts name are the agent's."""
     reasons = {value for name, value in vars(counters).items() if name.isupper() and isinstance(value, str)}
-    assert set(doctor.LOST) == reasons
-    flags = {word for text in doctor.LOST.values() for word in text.split() if word.startswith("--")}
+    assert set(doctor_agent.LOST) == reasons
+    flags = {word for text in doctor_agent.LOST.values() for word in text.split() if word.startswith("--")}
     assert flags <= {"--" + field.name.replace("_", "-") for field in fields(Config)}
 
 
@@ -238,13 +235,61 @@ def test_what_the_agent_recorded_and_lost(monkeypatch: pytest.MonkeyPatch) -> No
         "windows": {"requested": 12, "recorded": 8, "sealed": 8, "stored": 7},
     }  # fmt: skip
     monkeypatch.setattr(status, "request", lambda _: told)
-    found = doctor.agent(asked())
-    assert found.status == "warn"
-    assert found.detail == (
+    state, detail, advice = doctor_agent.agent("")
+    assert state == "warn"
+    assert detail == (
         "2 processes, windows: 8 recorded, 7 in the store, up 33 s; "
         "lost: 3 parse_memory (reading met --worker-memory-mb)"
     )
-    assert "window_lost" in str(found.advice)
+    assert "window_lost" in str(advice)
+
+
+def test_a_job_left_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes no window for an hour; nothing else is wrong."""
+    told = {
+        "processes": 1, "uptime_s": 4000.0, "drops": {}, "windows": {"recorded": 8, "stored": 8},
+        "version": metadata.version("roofwatch"), "reasons": {"residue": 1},
+        "process_list": [{"pid": 4711, "budget": {"reason": "residue"}}],
+    }  # fmt: skip
+    monkeypatch.setattr(status, "request", lambda _: told)
+    state, detail, _ = doctor_agent.agent("")
+    assert state == "warn"
+    assert detail == (
+        "1 process, windows: 8 recorded, 8 in the store, up 4000 s; "
+        "1 process (pid 4711) left alone for an hour: steps stayed slower after windows"
+    )
+
+
+def test_a_spool_says_shortly_why_the_store_is_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of gRPC's words about a connection the last; 1 window, not 1 windows."""
+    error = (
+        "UNAVAILABLE: failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:17431: "
+        "Failed to connect to remote host: connect: Connection refused (111)"
+    )
+    told = {
+        "spool": {"path": str(tmp_path / "spool"), "windows": 1, "bytes": 20_000},
+        "uplink": {"store": "127.0.0.1:17431", "connected": False, "last_error": error},
+    }
+    monkeypatch.setattr(status, "request", lambda _: told)
+    monkeypatch.setattr(doctor_agent, "LOW_DISK_BYTES", 0)
+    detail = f"1 window, 0.0 MB waits in {tmp_path}/spool; the agent does not reach 127.0.0.1:17431: "
+    assert doctor_agent.spool("") == ("warn", f"{detail}Connection refused (111)", "look at the store below")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("127.0.0.1:7431", "127.0.0.1:7431", True),
+        ("localhost:7431", "127.0.0.1:7431", True),
+        ("[::1]:7431", "127.0.0.1:7431", True),
+        ("127.0.0.1:17431", "127.0.0.1:17432", False),
+        ("10.0.0.1:7431", "10.0.0.2:7431", False),
+        ("nobody.invalid:7431", "10.0.0.2:7431", False),
+    ],
+)
+def test_whether_two_addresses_are_one_store(one: str, other: str, same: bool) -> None:
+    """The port counts, and the machine whatever it is called."""
+    assert doctor_agent.same_store(one, other) is same
 
 
 def test_the_calibration_of_what_a_job_takes_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -266,7 +311,7 @@ def test_an_agent_that_says_nothing_is_none(tmp_path: Path) -> None:
         server.listen()
         program = f"import socket; s = socket.socket(fileno={server.fileno()}); c, _ = s.accept(); c.close()"
         with subprocess.Popen([sys.executable, "-c", program], pass_fds=[server.fileno()]):
-            assert doctor.agent(asked(socket_path=str(path))).status == "fail"
+            assert doctor_agent.agent(str(path))[0] == "fail"
 
 
 def test_the_doctors_json(started: Roofwatch) -> None:

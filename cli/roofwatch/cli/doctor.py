@@ -12,40 +12,15 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from roofwatch.cli import doctor_node
+from roofwatch.cli import doctor_agent, doctor_node
 from roofwatch.hook import protocol
-from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.errors import RoofwatchError
 
 PROBE_S = 120  # torch on a cold network disk
-LOW_DISK_BYTES = 1 << 30
-SPOOL_WAITING = 1000  # windows: an hour and a half of eight processes at one a minute
 TIME_ERROR = 5  # what adjtimex(2) gives while the clock is not synchronised
-
-# Why windows were lost, in a few words; docs/agent.md says more.
-LOST = {
-    "trace_missing": "the job sent none",
-    "trace_not_regular": "the job sent no file",
-    "trace_empty": "an empty file",
-    "trace_too_large": "above --trace-mb",
-    "trace_sparse": "a file with holes",
-    "trace_changed": "written to while it was read",
-    "bad_window": "the hook's message makes no sense",
-    "parse_queue_full": "traces came faster than they were read",
-    "parse_memory": "reading met --worker-memory-mb",
-    "parse_time": "reading met --worker-seconds",
-    "parse_crash": "the reader died",
-    "parse_error": "the trace could not be read",
-    "parse_too_large": "the window is above its limit",
-    "spool_bytes": "pushed out by newer ones, above --spool-mb",
-    "spool_age": "waited longer than --spool-hours",
-    "spool_error": "the disk would not take it",
-    "store_rejected": "the store will not take it",
-    "stopping": "the agent was stopped before it was read",
-}
 
 # Loads the hook under a name of its own, so that nothing else of ours gets onto the path of the other Python.
 _PROBE = """
@@ -99,9 +74,9 @@ def run(asked: Asked) -> list[Check]:
         ("hook", hook),
         ("socket", socket_folder),
         ("container", lambda asked: _of("container", doctor_node.container(asked.socket))),
-        ("agent", agent),
-        ("spool", spool),
-        ("store", store),
+        ("agent", lambda asked: _of("agent", doctor_agent.agent(asked.socket))),
+        ("spool", lambda asked: _of("spool", doctor_agent.spool(asked.socket))),
+        ("store", lambda asked: _of("store", doctor_agent.store(asked.store, asked.socket))),
         ("trust", trust),
         ("clock", clock),
         ("skew", skew),
@@ -203,70 +178,6 @@ def socket_folder(asked: Asked) -> Check:
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
         return Check("socket", "fail", f"{folder} can be written by others", f"chmod go-w {folder}")
     return Check("socket", "ok", str(folder))
-
-
-def agent(asked: Asked) -> Check:
-    """The agent of this node."""
-    from roofwatch.agent import status  # noqa: PLC0415
-
-    try:
-        report = status.request(asked.socket)
-    except RoofwatchError:
-        return Check("agent", "fail", f"none listens on {asked.socket}", "start one: roofwatch agent")
-    if report.get("of_user"):
-        return Check("agent", "ok", f"the system's, {report['processes']} of your processes registered")
-    windows = report["windows"]
-    what = (
-        f"{report['processes']} processes, windows: {windows.get('recorded', 0)} recorded, {windows.get('stored', 0)} "
-    )
-    what += f"in the store, up {report['uptime_s']:.0f} s"
-    lost = {reason: n for reason, n in report["drops"].items() if n}
-    if lost:
-        told = ", ".join(f"{n} {reason} ({LOST.get(reason, 'see its log')})" for reason, n in lost.items())
-        advice = "the agent's log has a line for each, window_lost; limits can be set: roofwatch agent --help"
-        return Check("agent", "warn", f"{what}; lost: {told}", advice)
-    if other := doctor_node.version(report, metadata.version("roofwatch")):
-        return Check("agent", "warn", what, other)
-    return Check("agent", "ok", what)
-
-
-def spool(asked: Asked) -> Check:
-    """What the agent keeps for the store, as it tells."""
-    from roofwatch.agent import status  # noqa: PLC0415
-
-    try:
-        report = status.request(asked.socket)
-    except RoofwatchError:
-        return Check("spool", "warn", "unknown without an agent", "start one: roofwatch agent")
-    if report.get("of_user"):
-        return Check("spool", "ok", "told to the agent's user and root only")
-    kept, uplink = report["spool"], report["uplink"]
-    free = shutil.disk_usage(Path(kept["path"]).parent).free
-    what = f"{kept['windows']} windows, {kept['bytes'] / 1e6:.1f} MB wait in {kept['path']}"
-    if free < LOW_DISK_BYTES:
-        return Check("spool", "warn", f"{what}; the disk has {free / 1e9:.1f} GB left", "make room on that disk")
-    if not uplink["connected"]:
-        why, advice = uplink["last_error"] or "not connected", "look at the store below"
-        if not uplink["store"]:
-            why, advice = "the agent has no store", "start it with --store HOST:PORT"
-        return Check("spool", "warn", f"{what}; {why}", advice)
-    if kept["windows"] > SPOOL_WAITING:
-        return Check("spool", "warn", what, "the store is slower than the agents: look at its load")
-    return Check("spool", "ok", what)
-
-
-def store(asked: Asked) -> Check:
-    """The store that the reading commands ask."""
-    from roofwatch.cli.asking import ask  # noqa: PLC0415
-    from roofwatch.store.filter import Filter  # noqa: PLC0415
-
-    try:
-        answer = ask("nodes", Filter(), 1, store=asked.store, db=None)
-    except UsageError as error:
-        return Check("store", "fail", str(error).split(": give")[0], "give HOST:PORT with --store or ROOFWATCH_STORE")
-    except RoofwatchError as error:
-        return Check("store", "fail", str(error).split(": start")[0], "start one: roofwatch store serve")
-    return Check("store", "ok", f"{asked.store} has {answer['coverage']['windows']} windows")
 
 
 def trust(asked: Asked) -> Check:

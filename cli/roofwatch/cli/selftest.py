@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from roofwatch.cli import doctor, trusting
+from roofwatch.cli import doctor, doctor_agent, trusting
 from roofwatch.cli.asking import ask
 from roofwatch.cli.fleet.local import PROGRAM, environment
 from roofwatch.cli.supervise import Child, Children, children
@@ -181,7 +181,9 @@ class Test:
         lost = {reason: n for reason, n in told["drops"].items() if n}
         self._group.stop()
         if lost:
-            words = ", ".join(f"{n} {reason} ({doctor.LOST.get(reason, 'see its log')})" for reason, n in lost.items())
+            words = ", ".join(
+                f"{n} {reason} ({doctor_agent.LOST.get(reason, 'see its log')})" for reason, n in lost.items()
+            )
             raise FailedError(f"windows were lost: {words}", "the reasons are in docs/agent.md")
         return f"{counted.get('stored', 0)} windows stored, none lost"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -69,10 +70,12 @@ def processes(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool =
 
     ``wide``: with place, budget and what was not taken, in lines as long as they are.
     """
+    note = standing.left_alone(answer["rows"])
+    told = "\n".join(["", *textwrap.wrap(text.clean(note), room)]) + "\n" if note else ""
     if not wide:
-        return _lines(PROCESSES, answer["rows"], _process, room, now_ns)
+        return _lines(PROCESSES, answer["rows"], _process, room, now_ns) + told
     columns = (*PROCESSES, *standing.BUDGET, *standing.PROCESS_PLACE, *standing.SKIPPED)
-    return _lines(columns, answer["rows"], _wide_process, WIDE, now_ns)
+    return _lines(columns, answer["rows"], _wide_process, WIDE, now_ns) + told
 
 
 def windows(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool = False) -> str:

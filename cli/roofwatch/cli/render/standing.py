@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from roofwatch.cli.render import text
@@ -10,6 +10,8 @@ from roofwatch.cli.render.table import Column
 
 Row = Mapping[str, Any]
 
+RESIDUE = "residue"  # as the agent calls it
+NAMED = 3  # processes in a note
 SHORT_ID = 12  # digits of a container's or window's id, as container runtimes show them
 PROCESS_PLACE = (
     Column("user"),
@@ -39,6 +41,16 @@ def spent(row: Row) -> list[str]:
         text.duration(every),
         text.clean(row.get("interval_reason") or text.UNKNOWN),
     ]
+
+
+def left_alone(rows: Sequence[Row]) -> str | None:
+    """A sentence about processes that take no windows for an hour since earlier ones left them slower."""
+    pids = [str(row["pid"]) for row in rows if row.get("interval_reason") == RESIDUE]
+    if not pids:
+        return None
+    more = f" and {len(pids) - NAMED} more" if len(pids) > NAMED else ""
+    who = f"pid {', '.join(pids[:NAMED])}{more}"
+    return f"{who}: left alone for an hour (residue), since steps stayed slower after windows; then tried again."
 
 
 def budget(row: Row) -> list[str]:
