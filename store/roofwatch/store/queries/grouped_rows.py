@@ -140,7 +140,7 @@ def laid(
     """
     places = _owned(connection, f, by, size_ns)
     places.whole = by in OWNED and wanted is not None and connection.dialect.name != ROWS
-    only = _only(by, shown)
+    only = _only(by, shown, either=connection.dialect.name != ROWS)
     sums, of = gathered(connection, f, histograms=wanted is not None, wanted=wanted, known=places, only=only)
     names, name = _names(connection, by, sums.columns[0], known)
     kinds: dict[tuple[str, Owner], int] = {}  # of devices, whatever the stretch of time: these are few
@@ -172,14 +172,14 @@ def _names(connection: Connection, by: str, signature: Ints, known: dict[int, Kn
     return names, found
 
 
-def _only(by: str, shown: Collection[Group]) -> Conditions:
-    """What nodes and devices of the shown groups fulfil; others may, too."""
+def _only(by: str, shown: Collection[Group], *, either: bool) -> Conditions:
+    """What nodes and devices of the shown groups fulfil; others may, too. ``either``: one condition may be of both."""
     if by not in OWNED or not shown or len(shown) > IN_LIST:
         return ()
-    named = [nodes.c.host.in_({group.owner.host for group in shown if by == "node" or not group.owner.uuid})]
-    if by == "device":
-        named.append(devices.c.uuid.in_({group.owner.uuid for group in shown if group.owner.uuid}))
-    return [or_(*named)]
+    hosts = {group.owner.host for group in shown if by == "node" or not group.owner.uuid}
+    uuids = {group.owner.uuid for group in shown if by == "device" and group.owner.uuid}
+    named = [column.in_(names) for column, names in ((nodes.c.host, hosts), (devices.c.uuid, uuids)) if names]
+    return [or_(*named)] if either or len(named) == 1 else ()
 
 
 def _ordered(found: Laid) -> Laid:
