@@ -44,8 +44,9 @@ from roofwatch.store.health import Monitor
 from roofwatch.store.hub import Hub
 from roofwatch.store.metrics import Metrics, TimedWriter, expose
 from roofwatch.store.queries import Queries, load
+from roofwatch.store.query_service import QueryService
 from roofwatch.store.secure import Trusted, watch
-from roofwatch.store.service import IngestService, QueryService
+from roofwatch.store.service import IngestService
 from roofwatch.store.unreadable import Unreadable
 
 _OPTIONS = (

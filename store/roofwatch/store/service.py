@@ -1,31 +1,26 @@
-"""The gRPC services: streams of agents in, answers out."""
+"""The ingest service: streams of agents in. Answers go out by ``query_service.py``."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
-import math
-import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 
-from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Node
-from roofwatch.proto.codec import DATABASE_AWAY, PROTOCOL, WireError
+from roofwatch.proto.codec import PROTOCOL, WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.access import Caller, Refusal, Why
 from roofwatch.store.bridge import Bridge
 from roofwatch.store.budget import Budget
 from roofwatch.store.checks import check_texts
-from roofwatch.store.database import READ_S
-from roofwatch.store.filter import Filter
 from roofwatch.store.gate import Gate, calling
 from roofwatch.store.hub import Connection, Hub
 from roofwatch.store.ingest import Writer
@@ -33,10 +28,9 @@ from roofwatch.store.load import Hello
 from roofwatch.store.metrics import Metrics
 from roofwatch.store.outcome import Outcome, rejected
 from roofwatch.store.proof import Proofs
-from roofwatch.store.queries import Queries
 from roofwatch.store.streams import CHANGED, RevokedError, Streams
 from roofwatch.store.unpack import Unpacked, Unpacker
-from roofwatch.store.unreadable import REASON
+from roofwatch.store.unreadable import REASON, refuse_unreadable
 
 HELLO_WITHIN_S = 10.0  # from the call; who says nothing holds no stream open
 ANSWERS = ("processes", "outcome", "traces", "part")  # to commands
@@ -132,7 +126,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no hello within {HELLO_WITHIN_S:.0f} s")
         if first is None:
-            await _refuse_unreadable(context)
+            await refuse_unreadable(context)
         if first.WhichOneof("body") != "hello":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "an agent says hello first")
         said = first.hello
@@ -251,11 +245,6 @@ def _foreign(unpacked: Unpacked, connection: Connection, proofs: Proofs) -> Refu
     return None if doubt is None else Refusal(Why.ROOF, doubt)
 
 
-async def _refuse_unreadable(context: Any) -> NoReturn:
-    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, REASON)
-    raise AssertionError  # abort always raises
-
-
 async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
     """What goes down, until the end of the stream."""
     while (message := await connection.outbound.get()) is not None:
@@ -264,56 +253,3 @@ async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
         if message.WhichOneof("body") == "command":
             connection.commands -= 1
         yield message
-
-
-class QueryService(rpc.QueryServicer):  # type: ignore[misc]
-    """Answers for the command line."""
-
-    def __init__(self, queries: Queries, metrics: Metrics) -> None:
-        self._queries, self._metrics = queries, metrics
-        self._pool = ThreadPoolExecutor(2, thread_name_prefix="roofwatch-query")
-
-    async def Run(self, request: pb.QueryRequest | None, context: Any) -> pb.QueryResponse:  # noqa: N802 - gRPC's name
-        """Answer one query as JSON."""
-        received_ns = time.time_ns()
-        if request is None:
-            await _refuse_unreadable(context)
-        loop = asyncio.get_running_loop()
-        try:
-            until_s = time.monotonic() + min(READ_S, context.time_remaining() or READ_S)
-            answer = await loop.run_in_executor(self._pool, self._answer, request, until_s)
-        except UsageError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except UnreachableError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error), DATABASE_AWAY)
-        except RoofwatchError as error:
-            await context.abort(grpc.StatusCode.INTERNAL, str(error))
-        return pb.QueryResponse(answer=answer, received_unix_ns=received_ns, sent_unix_ns=time.time_ns())
-
-    def _answer(self, request: pb.QueryRequest, until_s: float) -> bytes:
-        """Until a moment of the monotonic clock, when who asked has gone."""
-        with self._metrics.answering(request.query):
-            other = Filter.from_message(request.other) if request.HasField("other") else None
-            answer = self._queries.run(
-                request.query, Filter.from_message(request.filter), request.limit, other, _options(request.options),
-                within_s=until_s - time.monotonic(),
-            )  # fmt: skip
-            return json.dumps(answer, allow_nan=False).encode()
-
-
-def _options(text: str) -> dict[str, Any]:
-    """A query's own options; refuses what is no object of finite numbers."""
-    try:
-        found = json.loads(text, parse_constant=_finite, parse_float=_finite) if text else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise UsageError("the options of a query are a JSON object of finite numbers")
-    return found
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number

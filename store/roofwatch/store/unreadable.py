@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -52,3 +52,9 @@ class Unreadable(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         if now >= self._quiet_until:
             _log.warning("messages refused that cannot be read: %d, the last: %s", self._unsaid, error)
             self._unsaid, self._quiet_until = 0, now + QUIET_S
+
+
+async def refuse_unreadable(context: Any) -> NoReturn:
+    """End a call whose message cannot be read."""
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, REASON)
+    raise AssertionError  # abort always raises
