@@ -62,6 +62,15 @@ def test_a_segment_of_too_many_windows_is_refused() -> None:
         Unpacker().unpack(codec.seal(message, "agent", "boot", 1))
 
 
+def test_a_segment_of_too_many_states_is_refused() -> None:
+    """An empty one is two bytes on the wire, and an object and a row here."""
+    message = pb.Segment(schema=codec.SEGMENT_SCHEMA)
+    for _ in range(unpack.MAX_STATES + 1):
+        message.states.add()
+    with pytest.raises(WireError, match="states of 10001 processes: the limit is 10000"):
+        Unpacker().unpack(codec.seal(message, "agent", "boot", 1))
+
+
 def test_a_group_ends_with_its_windows_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five segments that wait, of four windows each: where six are enough, two are one transaction."""
     monkeypatch.setattr(ingest, "GROUP_WINDOWS", 6)

@@ -26,6 +26,7 @@ __all__ = ["MAX_ROWS", "Facts", "Unpacked", "UnpackedWindow", "Unpacker"]
 
 MAX_ROWS = 1_000_000  # kernels in one segment: about 250 MB while it is unpacked
 MAX_WINDOWS = 10_000  # in one segment: a second of the writer's time, whatever they hold
+MAX_STATES = 10_000  # of processes told of in one segment: those of a node are some hundreds
 MAX_SETS = 1_000  # of devices, remembered with a dictionary
 
 
@@ -107,6 +108,8 @@ class Unpacker:
             codec.windows(pb.Segment(schema=message.schema))  # raises, and says what to upgrade
         if len(message.windows) > MAX_WINDOWS:
             raise WireError(f"segment of {len(message.windows)} windows: the limit is {MAX_WINDOWS}")
+        if len(message.states) > MAX_STATES:
+            raise WireError(f"segment of the states of {len(message.states)} processes: the limit is {MAX_STATES}")
         counts = wire.counts([w.kernels.signature for w in message.windows])
         if sum(counts) > MAX_ROWS:
             raise WireError(f"segment of {sum(counts)} kernels: the limit is {MAX_ROWS}")
