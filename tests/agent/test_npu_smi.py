@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import time
 from pathlib import Path
@@ -106,7 +107,21 @@ def test_what_is_not_told_is_unknown():
     """Of older chips, of damaged answers, of none."""
     assert npu_smi.state_of({}, {}) == DeviceState()
     assert npu_smi.values("Temperature(C) : 40\nTemperature(C) : 48\nHealth : OK\nx\n: 1\n") == {"Temperature(C)": 40.0}
+    odd = "".join(f"{name} Single Bit Error Count : {value}\n" for name, value in (("HBM", "inf"), ("DDR", "nan")))
+    assert npu_smi.values(odd + "Temperature(C) : 1e300\nNPU Real-time Power(W) : -1\n") == {
+        "NPU Real-time Power(W)": -1.0
+    }
     assert npu_smi.state_of({}, {"DDR Double Bit Error Count": 3.0}) == DeviceState(ecc_uncorrected=3)
+
+
+def test_a_device_that_is_told_often_is_read_once():
+    """A job may say anything of its devices; each question costs the node a process."""
+    asked, told = [], queue.SimpleQueue()
+    reader = readings.Readings("tool", lambda _: lambda name: asked.append(name) or DeviceState(power_w=1.0), Log())
+    reader.ask(["0"] * 64 + ["1"], told.put)
+    assert told.get(timeout=10) == {"0": DeviceState(power_w=1.0), "1": DeviceState(power_w=1.0)}
+    reader.stop()
+    assert asked == ["0", "1"]
 
 
 def test_a_profiles_own_word_stands():

@@ -176,3 +176,13 @@ def test_what_is_not_whole_goes_at_the_start(tmp_path: Path) -> None:
     again = Traces(tmp_path, 100_000, 3600, Counters())
     assert [note.window for note in again.found("")] == [uid(0)]
     assert sorted(path.name for path in folder.iterdir()) == [f"{uid(0)}.gz", f"{uid(0)}.json"]
+
+
+def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
+    """The disk fails at the last moment: neither draft nor note stays until the next start."""
+    traces = Traces(tmp_path, 100_000, 3600, Counters())
+    (tmp_path / "traces" / f"{uid(0)}.gz").mkdir(parents=True)  # no file can take its name
+    with pytest.raises(OSError, match="directory"):
+        put(traces, 0, b"x" * 100, time.time_ns())
+    assert [path.name for path in (tmp_path / "traces").iterdir()] == [f"{uid(0)}.gz"]
+    assert len(traces) == 0

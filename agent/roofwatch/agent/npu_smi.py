@@ -21,6 +21,7 @@ WITHIN_S = 5.0  # it usually takes a tenth of a second for each question
 MAP_AGAIN_S = 60.0  # a device that is not in the map may be new
 PLACES = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi")
 KEPT = ("PATH", "LD_LIBRARY_PATH")  # of the agent's environment
+MOST = 1e15  # of any figure: what is more, infinite or no number is none that a record could hold
 _LINE = re.compile(r"^\s*([^:]*\S)\s*:\s*(\S.*?)\s*$")
 Chip = tuple[int, int]  # NPU ID, Chip ID
 
@@ -55,7 +56,8 @@ def values(text: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for key, value in told.items():
         with suppress(ValueError):  # NA, OK, a name
-            found[key] = float(value)
+            if abs(number := float(value)) < MOST:
+                found[key] = number
     return found
 
 

@@ -74,7 +74,7 @@ class Readings:
 
     def ask(self, names: Iterable[str], told: Callable[[States], None]) -> None:
         """Have these devices read and ``told``, on the thread; it is not told where too many readings wait."""
-        wanted = tuple(names)
+        wanted = tuple(dict.fromkeys(names))  # a job may say that it has one device many times
         if not wanted:
             return
         if self._thread is None:

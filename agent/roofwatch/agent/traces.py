@@ -86,8 +86,8 @@ class Traces:
         Raises:
             OSError: it cannot be kept; the draft is gone.
         """
+        draft = self._folder / f"{note.window}.note"
         try:
-            draft = self._folder / f"{note.window}.note"
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:  # noqa: PTH123
                 json.dump(asdict(note), file)
             self._draft(note.window).rename(self.path(note.window))
@@ -95,6 +95,8 @@ class Traces:
         except OSError:
             self.discard(note.window)
             self.remove(note.window)
+            with suppress(OSError):
+                draft.unlink()
             raise
         self._kept[note.window] = note
         self._counters.traces["kept"] += 1
