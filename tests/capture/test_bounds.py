@@ -8,10 +8,13 @@ import sys
 import threading
 from functools import partial
 
+import grpc
 import old_peers
+import pytest
 from capture_site import Site
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.hub import ANSWERS, ANSWERS_BYTES, Hub
 
 FOREIGN = f"{7:016x}"
@@ -73,6 +76,20 @@ def test_an_agent_speaks_of_its_own_processes_only(site: Site) -> None:
         ("node-0", "timed_out", "no_answer", None), ("node-1", "timed_out", "no_answer", None),
     ]  # fmt: skip
     assert [len(row["model"]) for row in answer["rows"]] == [300, 300]
+
+
+def test_what_goes_to_every_agent_is_short(site: Site) -> None:
+    """Who may ask cannot have megabytes sent to each node of a fleet."""
+    huge = pb.CaptureRequest(which=pb.FindProcesses(job="j" * 5000), steps=1, within_ms=1000)
+    with grpc.insecure_channel(site.address) as channel:
+        stub = rpc.ControlStub(channel)
+        for call, asked, told in (
+            (stub.GetTrace, pb.GetTraceRequest(window=bytes(17)), "a window's id has 16 bytes, not 17"),
+            (stub.Capture, huge, "which processes has 5003 bytes, and at most 4096"),
+        ):
+            with pytest.raises(grpc.RpcError, match=told) as refused:
+                list(call(asked, timeout=10))
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_a_store_that_stops_waits_for_no_window(site: Site) -> None:

@@ -26,6 +26,7 @@ from roofwatch.store.unreadable import REASON
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
 LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window
 TARGETS_MOST = 4096
+UID_BYTES, WHICH_MOST = 16, 4096  # of a window, and of what tells which processes: it goes to every agent
 PROCESSES_MOST = 1024  # believed of one agent
 STEPS_MOST, DURATION_MOST_MS, WITHIN_MOST_S = 1000, 10_000, 600.0
 GRACE_S = 3.0  # an agent tells of the end of a time itself
@@ -83,6 +84,8 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         """Pass a trace on from the agent that keeps it, as fast as the asker takes it."""
         if request is None:
             await _refuse(context, REASON)
+        if len(request.window) != UID_BYTES:  # every agent is asked for it
+            await _refuse(context, f"a window's id has {UID_BYTES} bytes, not {len(request.window)}")
         if self._fetches >= FETCHES_MOST:
             await _busy(context, f"{FETCHES_MOST} traces are being fetched: try again when one is over")
         self._fetches += 1
@@ -219,6 +222,8 @@ async def _check(request: pb.CaptureRequest, context: Any) -> None:
     which = request.which
     if not (which.job or which.process or which.model or request.node):
         await _refuse(context, "a capture is of a job, a process, a model or a node: name one")
+    if which.ByteSize() > WHICH_MOST:
+        await _refuse(context, f"what tells which processes has {which.ByteSize()} bytes, and at most {WHICH_MOST}")
     within = (0 < request.steps <= STEPS_MOST, request.duration_ms <= DURATION_MOST_MS,
               0 < request.within_ms <= WITHIN_MOST_S * 1e3)  # fmt: skip
     if not all(within):
