@@ -17,7 +17,7 @@ ROW: dict[str, Any] = {
     "min_ns": 1000, "p50_ns": 1000, "p95_ns": 1000, "max_ns": 1000, "flops": None, "bytes": None, "intensity": None,
     "ridge": None, "bound": "unknown", "evidence": "none", "roof_fraction": None, "winnable_ns": None,
     "flops_max": None, "roof_fraction_max": None, "bound_range": None, "algbw": None, "busbw": None,
-    "formula_bound": None, "l2_assisted": None,
+    "formula_bound": None, "l2_assisted": None, "roofed_share": None,
 }  # fmt: skip
 
 # What is written in golden/top_80.txt and golden/roofline_80.txt follows by hand:

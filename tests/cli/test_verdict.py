@@ -14,6 +14,7 @@ from roofwatch.model.diagnosis_mistakes import Conditions, mistakes
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Cause, Device, DeviceWindow, Evidence, IdleCause, Padding, Signature, Vendor
 from roofwatch.model.timeline import PARTS, TimelineSum
+from roofwatch.model.unmeasured import Ran, unmeasured
 
 GPU = Device(Vendor.NVIDIA, "GPU")
 
@@ -230,10 +231,19 @@ def told(conditions: Conditions, time: TimelineSum, rows: list[Standing], *, cpu
 
 
 def test_missing_shapes_are_told_where_they_are_why_there_is_no_roof() -> None:
-    """Two of 36 windows without shapes: 1 of 1001 without roof is no matter, 200 of 1200 are."""
-    few = Conditions(windows=36, shapeless_windows=2, opless_windows=1)
-    assert told(few, timeline(2000, 1000), [kernel(1, 1000, 0.9), kernel(2, 1, None)]) == {}
-    assert set(told(few, timeline(2000, 1000), [kernel(1, 1000, 0.5), kernel(2, 200, None)])) == {"no_ops", "no_shapes"}
+    """20 and 18 of 36 windows without: 1 of 1001 without roof is no matter, 200 of 1200 are. 2 of 36 are not why.
+
+    Nor are they where those 200, or 100 of them, ran on a device that nobody measured (then): the rest is no tenth.
+    """
+    many = Conditions(windows=36, shapeless_windows=20, opless_windows=18)
+    some, few = [kernel(1, 1000, 0.5), kernel(2, 200, None)], replace(many, shapeless_windows=2)
+    assert told(many, timeline(2000, 1000), [kernel(1, 1000, 0.9), kernel(2, 1, None)]) == {}
+    assert set(told(many, timeline(2000, 1000), some)) == {"no_ops", "no_shapes"}
+    assert set(told(few, timeline(2000, 1000), some)) == {"no_ops"}
+    for est, since, mistake in ((200, 0, "no_peaks"), (100, 250, "peaks_since")):
+        (lacking,) = unmeasured([Ran("C", Vendor.CPU, False, est), Ran("C", Vendor.CPU, True, since)])
+        unknown = replace(many, unmeasured=[lacking])
+        assert set(told(unknown, timeline(2000, 1000), some)) == {mistake}
 
 
 QUIET = Conditions(windows=12, steps=24, step_ns=(10, 10, 10), padding=Padding(1, 95, 100, 1, 1), cost_share=0.009)

@@ -8,6 +8,8 @@ from roofwatch.collectors.base import Category, RawGroup
 from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import Normalized
 from roofwatch.model.answer_rows import ROW_KEYS, StatSum, rows
+from roofwatch.model.diagnosis import standing
+from roofwatch.model.diagnosis_report import parts_of
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, Evidence, Peak, Peaks, Phase, Signature, Vendor
@@ -34,6 +36,22 @@ def raw(kernel: str, calls: int, total: int, category: Category = Category.KERNE
         0, kernel, category, None, None, None, None, None, Phase.NONE, None, backlog=False, linked=True, calls=calls,
         total_ns=total, min_ns=1, max_ns=total, histogram=Histogram(),
     )  # fmt: skip
+
+
+def test_a_row_of_windows_before_and_after_its_device_was_measured() -> None:
+    """3000 ns (6000 estimated) without a roof and 1000 (2000) at 40 % of it: bound by memory, 2000 x 0.6 winnable."""
+    g = Signature("k", Kind.NORM)
+    before = StatSum(g, "CPU", 3, 3000, 6000.0, 1000, 1000, Bound.UNKNOWN, Evidence.NONE, None, None)
+    after = StatSum(g, "CPU", 1, 1000, 2000.0, 1000, 1000, Bound.MEMORY, Evidence.SHAPES, 400.0, 5.0)
+    for parts in ([before, after], [after, before]):
+        (found,) = rows(parts)
+        assert (found["bound"], found["evidence"], found["ridge"]) == ("memory", "shapes", 5.0)
+        assert (found["roof_fraction"], found["roofed_share"], found["winnable_ns"]) == (0.4, 0.25, 1200)
+        assert found["est_ns"] == 8000
+        judged = standing((g.id, "CPU"), parts_of(parts), cpu=True)
+        assert (judged.bound, judged.fraction) == (Bound.MEMORY, 0.4)
+        assert (judged.winnable_ns, judged.unknown_ns) == (1200.0, 6000.0)
+    assert rows([before])[0]["roofed_share"] == 0.0
 
 
 def test_winnable_is_the_time_above_the_roof() -> None:

@@ -15,7 +15,7 @@ from store_builders import COPY, CPU, GEMM, H100, MI300, NORM, process_of, segme
 
 from roofwatch.model.errors import UsageError
 from roofwatch.model.grouping import BY, GROUP_KEYS
-from roofwatch.model.record import Bound, Evidence, Window
+from roofwatch.model.record import Bound, Evidence, Peak, Peaks, Window
 from roofwatch.store import rollup
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
@@ -153,6 +153,28 @@ def test_no_roof_on_the_host(db: Database, writer: Writer) -> None:
     (row,) = asked(stored(db, writer, [window_of("w", kernels)]), "kind")["rows"]
     assert (row["est_ns"], row["bound"]) == (1000, "host")
     assert (row["roof_fraction"], row["roofed_share"], row["winnable_ns"]) == (pytest.approx(0.8), 0.1, 20)
+
+
+def test_windows_before_a_device_was_measured_have_no_roof(db: Database, writer: Writer) -> None:
+    """900 ns without one, 100 at 80 % of it: a tenth has a roof, 20 are winnable; ``top`` says the same of its row."""
+    since = dataclasses.replace(CPU, peaks=Peaks(bandwidth=Peak(1e11, "measured")))
+    queries = stored(db, writer, [
+        window_of("before", [stat(NORM, [900], bound=Bound.UNKNOWN, evidence=Evidence.NONE)], device=CPU),
+        window_of("after", [stat(NORM, [100], roof_ns=80.0, bound=Bound.MEMORY)], device=since),
+    ])  # fmt: skip
+    (row,) = asked(queries, "kernel")["rows"]
+    figures = pytest.approx(0.8), pytest.approx(0.1), 20
+    assert (row["roof_fraction"], row["roofed_share"], row["winnable_ns"]) == figures
+    top = Queries(db).run("top", Filter())
+    (row,) = top["rows"]
+    assert (row["roof_fraction"], row["roofed_share"], row["winnable_ns"]) == figures
+    assert (row["est_ns"], row["bound"], row["evidence"]) == (1000, "memory", "shapes")
+    lacking = [{"model": CPU.model, "vendor": "cpu", "est_ns": 900, "share": 0.9, "measured_share": 0.1}]
+    assert top["unmeasured"] == lacking
+    told = Queries(db).run("diagnose", Filter())
+    assert told["unmeasured"] == lacking
+    assert [(w["mistake"], w["share"]) for w in told["warnings"]] == [("peaks_since", 0.9)]
+    assert [(row["winnable_ns"], row["bound"]) for row in told["rows"]] == [(20, "memory")]
 
 
 def test_stretches_are_aligned_to_utc(db: Database, writer: Writer) -> None:

@@ -125,6 +125,14 @@ MISTAKES: Mapping[str, str] = {
         "{share} of device time is in graphs that could not be tied to ops: a profile of their capture ties a file's "
         "(--graph-capture), the hook a job's if it was attached before"
     ),
+    "no_peaks": (
+        "what {device} can do was never measured ({share} of device time): its kernels have no roof and no rank. "
+        "'roofwatch devices calibrate' on its node measures it, for the windows after"
+    ),
+    "peaks_since": (
+        "{share} of device time was taken before {device} was measured, or with another number of threads: there "
+        "kernels have no roof, and rows that mix both tell of the rest"
+    ),
     "no_ops": (
         "no operators were recorded ({without} of {windows} windows): kernels have no shapes and no roof. Profile the "
         "CPU too (ProfilerActivity.CPU), with record_shapes=True"
@@ -132,6 +140,11 @@ MISTAKES: Mapping[str, str] = {
     "no_shapes": (
         "no input shapes were recorded ({without} of {windows} windows): most kernels have no roof. Profile with "
         "record_shapes=True"
+    ),
+    "no_shapes_live": (
+        "no input shapes were recorded ({without} of {windows} windows): most of their kernels have no roof. A "
+        "process's first window goes without, and others where the budget is short: wait for more windows, or give "
+        "the agent a larger --budget or --light-windows 0"
     ),
     "backlog": (
         "{share} of device time was launched before the window: what launched it, and its shapes, are not known. A "

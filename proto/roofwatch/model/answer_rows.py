@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from roofwatch.model.answer import estimated, ratio, weight_of
 from roofwatch.model.histogram import Histogram
@@ -17,8 +17,32 @@ ROW_KEYS = (
     "kernel", "kind", "op", "phase", "module", "shapes", "dtypes", "device", "calls", "total_ns", "est_ns", "share",
     "mean_ns", "min_ns", "p50_ns", "p95_ns", "max_ns", "flops", "bytes", "intensity", "ridge", "bound", "evidence",
     "roof_fraction", "winnable_ns", "flops_max", "roof_fraction_max", "bound_range", "algbw", "busbw", "formula_bound",
-    "l2_assisted",
+    "l2_assisted", "roofed_share",
 )  # fmt: skip
+
+
+class Judged(Protocol):
+    """Sums of a row's windows that agree on its bound: part of the row."""
+
+    @property
+    def total_ns(self) -> int:
+        """Device time."""
+
+    @property
+    def roof_total_ns(self) -> float | None:
+        """Roof time × calls, None where the roof is unknown."""
+
+
+P = TypeVar("P", bound=Judged)
+
+
+def leading(parts: Sequence[P]) -> P:
+    """The part whose bound is the row's, when windows disagree: the larger one, of those that have a roof if any has.
+
+    A device may have been measured between two windows of a row: its roof is then that of the later ones alone, and a
+    bound beside a roof must be what the roof says.
+    """
+    return max(parts, key=lambda part: (part.roof_total_ns is not None, part.total_ns))
 
 
 class StatSum(NamedTuple):
@@ -93,12 +117,12 @@ def rows(sums: Iterable[StatSum], limit: int = 0, whole: float | None = None) ->
 
 def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
     signature = parts[0].signature
-    leading = max(parts, key=lambda s: s.total_ns)  # bound and evidence of the larger part, when windows disagree
+    first = leading(parts)
     calls = sum(s.calls for s in parts)
     total = sum(s.total_ns for s in parts)
     est = sum(s.est_ns for s in parts)
     roofed = [s for s in parts if s.roof_total_ns is not None]
-    roof_time = sum(s.total_ns for s in roofed)
+    roof_time, roof_est = sum(s.total_ns for s in roofed), sum(s.est_ns for s in roofed)
     histogram = Histogram.merged(s.histogram for s in parts if s.histogram is not None)
     low, high = min(s.min_ns for s in parts), max(s.max_ns for s in parts)
     fraction = ratio(sum(s.roof_total_ns or 0.0 for s in roofed), roof_time) if roofed else None
@@ -123,20 +147,24 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "flops": signature.flops,
         "bytes": signature.bytes,
         "intensity": None if signature.flops is None or not signature.bytes else signature.flops / signature.bytes,
-        "ridge": leading.ridge,
-        "bound": str(leading.bound),
-        "evidence": str(leading.evidence),
+        "ridge": first.ridge,
+        "bound": str(first.bound),
+        "evidence": str(first.evidence),
         "roof_fraction": fraction,
-        "winnable_ns": _winnable(leading.bound, est, fraction),
-        **_range(signature, leading.ridge, fraction),
+        "winnable_ns": _winnable(first.bound, roof_est, fraction),
+        **_range(signature, first.ridge, fraction),
         **_bandwidths(signature, ratio(total, calls)),
-        "formula_bound": None if leading.formula_bound is None else str(leading.formula_bound),
-        "l2_assisted": l2_assisted(leading.vendor, signature.flops, signature.bytes, leading.ridge, fraction),
+        "formula_bound": None if first.formula_bound is None else str(first.formula_bound),
+        "l2_assisted": l2_assisted(first.vendor, signature.flops, signature.bytes, first.ridge, fraction),
+        "roofed_share": ratio(roof_est, est),
     }
 
 
 def _winnable(bound: Bound, est: float, fraction: float | None) -> int | None:
-    """Time above the roof; None where the roof is unknown, and of a host op, which has none: a view is not slow."""
+    """Time above the roof; None where the roof is unknown, and of a host op, which has none: a view is not slow.
+
+    ``est`` is of the part that has a roof: what the rest could win nobody knows.
+    """
     return None if fraction is None or bound is Bound.HOST else round(est * max(0.0, 1.0 - fraction))
 
 

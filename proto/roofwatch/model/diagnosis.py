@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
+from roofwatch.model.answer_rows import leading
 from roofwatch.model.record import Bound, Cause
 from roofwatch.model.roofline import exceeded
 from roofwatch.model.timeline import TimelineSum
@@ -36,13 +37,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far one row is from its roof; ``cpu``: it ran on a CPU, where an op's time includes its dispatch."""
+    """How far one row is from its roof; ``cpu``: it ran on a CPU, where an op's time includes its dispatch.
+
+    ``roofless_ns`` is the part of its time of which no roof is known, though of the rest one is.
+    """
 
     key: Key
     est_ns: float
     bound: Bound
     fraction: float | None
     cpu: bool = False
+    roofless_ns: float = 0.0
 
     @property
     def outside(self) -> bool:
@@ -56,10 +61,20 @@ class Standing:
 
     @property
     def winnable_ns(self) -> float:
-        """Time above the roof; 0 where it is unknown, and where the model is exceeded, so that nothing is promised."""
+        """Time above the roof; 0 where it is unknown, and where the model is exceeded, so that nothing is promised.
+
+        Only of the part that has a roof.
+        """
         if not self.judged or self.fraction is None or exceeded(self.fraction):
             return 0.0
-        return self.est_ns * max(0.0, 1.0 - self.fraction)
+        return (self.est_ns - self.roofless_ns) * max(0.0, 1.0 - self.fraction)
+
+    @property
+    def unknown_ns(self) -> float:
+        """Time of which nobody knows what reaching the roof would win."""
+        if self.outside or self.bound is Bound.HOST:
+            return 0.0
+        return self.roofless_ns if self.judged else self.est_ns
 
     @property
     def overhead_ns(self) -> float:
@@ -75,16 +90,17 @@ class Standing:
 
 
 def standing(key: Key, parts: Sequence[Part], *, cpu: bool) -> Standing:
-    """The row of some parts, with the bound of the larger one as in ``model.answer_rows``."""
+    """The row of some parts, with the bound of the leading one as in ``model.answer_rows``."""
     roofed = [p for p in parts if p.roof_total_ns is not None]
     measured = sum(p.total_ns for p in roofed)
     reached = sum(p.roof_total_ns or 0.0 for p in roofed)
     return Standing(
         key=key,
         est_ns=sum(p.est_ns for p in parts),
-        bound=max(parts, key=lambda p: p.total_ns).bound,
+        bound=leading(parts).bound,
         fraction=reached / measured if measured else None,
         cpu=cpu,
+        roofless_ns=sum(p.est_ns for p in parts if p.roof_total_ns is None) if measured else 0.0,
     )
 
 
@@ -111,7 +127,7 @@ def tally(standings: Iterable[Standing]) -> Tally:
     return Tally(
         kernels_ns=fsum(s.est_ns for s in inside),
         winnable_ns=fsum(s.winnable_ns for s in inside),
-        unknown_ns=fsum(s.est_ns for s in inside if not s.judged and s.bound is not Bound.HOST),
+        unknown_ns=fsum(s.unknown_ns for s in inside),
         overhead_ns=fsum(s.overhead_ns for s in inside),
         overhead_winnable_ns=fsum(s.overhead_ns for s in inside if s.bound is Bound.LATENCY),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -11,6 +11,7 @@ from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Standing
 from roofwatch.model.record import Bound, Cause, Padding, Window
 from roofwatch.model.timeline import TimelineSum
+from roofwatch.model.unmeasured import WORTH_A_WORD, of_window
 
 # Steps in which a job compiles, tunes its algorithms and grows its memory: torch.compile's last recompilation and
 # cuDNN's search are over by the tenth in the jobs that we know.
@@ -24,6 +25,7 @@ COSTLY = 0.01  # of the job's time: the most that profiling may cost it
 BACKLOG = 0.1  # of device time: less hides no kernel that matters
 SHORT_WAITS = 0.25  # of the idle time after them: then launching again is what takes the time
 ROOFLESS = 0.1  # of the kernels' time: where less has no roof, shapes that are missing explain little
+FEW = 0.5  # of the windows: fewer are not why most kernels lack a roof
 LOOSE_GRAPHS = 0.05  # of device time: kernels of graphs that nothing is known about
 
 
@@ -52,6 +54,8 @@ class Conditions:
     cost_share: float | None = None
     cost_windows: int = 0  # that it is measured in
     graph_loose_share: float | None = None  # of device time: in graphs, and tied to no op
+    unmeasured: Sequence[Mapping[str, Any]] = ()  # ``model.unmeasured``: device models without peaks
+    live: bool = False  # an agent took them: nobody who reads the answer set up their profiler
 
     def waits_are_short(self, time: TimelineSum) -> bool:
         """Whether the host's waits are too short to be the idle time that comes after them."""
@@ -77,6 +81,7 @@ def conditions_of(window: Window) -> Conditions:
         padding=window.padding,
         graph_share=ratio(sum(graph.total_ns for graph in graphs), ledger.device_time_ns),
         graph_loose_share=ratio(loose_ns, ledger.device_time_ns),
+        unmeasured=of_window(window),
     )
 
 
@@ -85,12 +90,21 @@ def mistakes(
 ) -> list[dict[str, Any]]:
     """What to beware of, as ``{"mistake": name, figure: value, …}``."""
     return [
+        *_peaks(conditions),
         *_recording(conditions),
         *_shapeless(conditions, standings),
         *_start(conditions, time),
         *([] if cpu else _host_time(conditions, time)),
         *_raw_time(standings, kernel_of),
     ]
+
+
+def _peaks(conditions: Conditions) -> Iterator[dict[str, Any]]:
+    """The device model that lacks its peaks for most of the time, where that is why kernels have no roof."""
+    for one in conditions.unmeasured[:1]:
+        if (one["share"] or 0.0) >= WORTH_A_WORD:
+            mistake = "peaks_since" if one["measured_share"] else "no_peaks"
+            yield {"mistake": mistake, "device": one["model"] or "an unnamed device", "share": one["share"]}
 
 
 def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
@@ -114,13 +128,17 @@ def _recording(conditions: Conditions) -> Iterator[dict[str, Any]]:
 
 
 def _shapeless(conditions: Conditions, standings: Sequence[Standing]) -> Iterator[dict[str, Any]]:
-    """Windows without operators or shapes, where these are why kernels have no roof: a few of many windows are not."""
+    """Windows without operators or shapes, where these are why kernels have no roof: a few of many windows are not.
+
+    Nor are shapes missed where the device's peaks are.
+    """
     inside = [s for s in standings if not s.outside and s.bound is not Bound.HOST]
-    roofless = ratio(sum(s.est_ns for s in inside if s.fraction is None), sum(s.est_ns for s in inside))
+    lacking = sum(one["est_ns"] for one in conditions.unmeasured)
+    roofless = ratio(sum(s.unknown_ns for s in inside) - lacking, sum(s.est_ns for s in inside))
     if roofless is not None and roofless < ROOFLESS:
         return
     for mistake, without in (("no_ops", conditions.opless_windows), ("no_shapes", conditions.shapeless_windows)):
-        if without:
+        if without >= FEW * conditions.windows and without:
             yield {"mistake": mistake, "without": without, "windows": conditions.windows}
 
 

@@ -119,14 +119,21 @@ def report(
         "startup": _startup(time),
         "steady": steady.as_json(),
         "causes": _causes(steady, told, scene),
+        "unmeasured": list(scene.conditions.unmeasured),
         "unjudged": _unjudged(standings, sums, scene, told),
         "commands": _commands(told, scene, kernels),
         "warnings": [
-            {**found, "text": in_words_of(scene.vendor, MISTAKES[found["mistake"]])}
+            {**found, "text": _text(found["mistake"], scene)}
             for found in mistakes(scene.conditions, steady, standings, names, cpu=scene.cpu)
         ],
         "rows": kernels,
     }
+
+
+def _text(mistake: str, scene: Scene) -> str:
+    """What a mistake means, of windows that an agent took where that is another thing."""
+    live = f"{mistake}_live"
+    return in_words_of(scene.vendor, MISTAKES[live if scene.conditions.live and live in MISTAKES else mistake])
 
 
 def _causes(time: TimelineSum, told: Verdict, scene: Scene) -> list[dict[str, Any]]:

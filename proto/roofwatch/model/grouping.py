@@ -40,8 +40,8 @@ class GroupSum:
     """The sums of a group on one device model, of one stretch of time or of all.
 
     ``est_ns`` as in ``StatSum``. A *row* is a signature as ``top`` shows it: ``roofed_ns`` is the estimated time of
-    those rows that have a roof, ``attainable_ns`` of these the sum of estimated time × roof fraction, ``winnable_ns``
-    the sum of what each could win: a row that is above its roof takes nothing from what others could win.
+    those rows as far as they have a roof, ``attainable_ns`` of these the sum of estimated time × roof fraction,
+    ``winnable_ns`` the sum of what each could win: a row above its roof takes nothing from what others could.
     """
 
     device: str

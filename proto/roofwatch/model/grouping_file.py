@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from roofwatch.model.answer import ratio
-from roofwatch.model.answer_rows import StatSum, sums_of
+from roofwatch.model.answer_rows import StatSum, leading, sums_of
 from roofwatch.model.errors import UsageError
 from roofwatch.model.grouping import GroupSum, Place, row
 from roofwatch.model.histogram import Histogram
@@ -80,11 +80,11 @@ def _summed(parts: Sequence[StatSum]) -> GroupSum:
 
 
 def _roofed(parts: Sequence[StatSum]) -> tuple[float, float | None]:
-    """Estimated time of a row of ``top``, and its roof fraction; None where it is unknown, and of host work."""
-    est = sum(one.est_ns for one in parts)
-    if max(parts, key=lambda one: one.total_ns).bound is Bound.HOST:
-        return est, None
+    """Estimated time of a row of ``top`` as far as it has a roof, and its roof fraction; None also of host work."""
     known = [one for one in parts if one.roof_total_ns is not None]
+    est = sum(one.est_ns for one in known)
+    if leading(parts).bound is Bound.HOST:
+        return est, None
     return est, ratio(sum(one.roof_total_ns or 0.0 for one in known), sum(one.total_ns for one in known))
 
 

@@ -36,7 +36,7 @@ _BUCKETS_S = (
 DOT_KEYS = (
     "kernel", "kind", "op", "phase", "shapes", "dtypes", "device", "calls", "est_ns", "share", "mean_ns", "flops",
     "bytes", "intensity", "ridge", "bound", "evidence", "roof_fraction", "winnable_ns", "flops_max", "bound_range",
-    "formula_bound", "l2_assisted",
+    "formula_bound", "l2_assisted", "roofed_share",
 )  # fmt: skip
 
 

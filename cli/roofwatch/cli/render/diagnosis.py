@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import Any
 
-from roofwatch.cli.render import ascend, commands, gaps, kernels, text
+from roofwatch.cli.render import ascend, commands, gaps, kernels, measured, text
 from roofwatch.cli.render.bars import bar, words
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis import KERNELS
@@ -159,6 +159,9 @@ def _kernels(answer: Answer, room: int) -> list[str]:
     if answer["rows"]:
         cells = [_cells(row) for row in answer["rows"]]
         lines += table(*kernels.named_once(COLUMNS, cells, answer["rows"]), room)
+    elif answer["verdict"]["winnable_share"] is None and answer["unjudged"]["rows_count"]:
+        lines.append(f"{INDENT}none: of no kernel it is known where its roof is")
+        lines += [f"{INDENT}{line}" for line in measured.lines(answer, room - len(INDENT))]
     else:
         lines.append(f"{INDENT}none: no kernel is known to fall short of its roof")
     unknown = answer["unjudged"]
@@ -214,7 +217,10 @@ def _judged(row: Row) -> str:
     precision = f" in {row['precision']} on the {row['unit']} unit" if named else ""
     kind = row["kind"].replace("_", " ")
     bound = ascend.both_bounds(row)
-    return f"#{row['rank']} {kind}: {bound}, at {text.percent(row['roof_fraction'])} of its roof{precision}"
+    said = f"#{row['rank']} {kind}: {bound}, at {text.percent(row['roof_fraction'])} of its roof{precision}"
+    if kernels.partly(row):
+        said += f", as far as that is known: of {text.percent(row['roofed_share'])} of its time"
+    return said
 
 
 def _warning(warning: Row, room: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from roofwatch.cli.render import ascend, graphs, text
+from roofwatch.cli.render import ascend, graphs, measured, text
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis_mistakes import BACKLOG
 from roofwatch.model.record import Bound
@@ -25,6 +25,9 @@ NO_REST = 0.0005  # of device time: rounding, no further rows
 OUTSIDE = {"communication": "communication", "copy": "copies"}  # bound → word; neither is compute
 UNNAMED = "unnamed device"  # the trace does not tell its model
 OVER = "!"  # beside a roof fraction that cannot be
+PARTLY = "*"  # beside a roof fraction of a part of the time
+PARTLY_BELOW = 0.995  # of a row's time
+WHY_PARTLY = "roof and winnable of the part whose roof is known: a device measured since"
 WHY_OVER = "data that stays in a cache, or inputs counted whole"
 CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
 
@@ -74,7 +77,8 @@ def head(answer: Answer, title: Sequence[str], room: int) -> list[str]:
     parts += [*_cost(answer.get("cost")), *mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
     together = _together(answer.get("device_models", ()), room, apart="by" in answer.get("query", ()))
-    return [*lines, *text.joined(_busy(answer), room), *ascend.layout_tax(coverage, room), *together]
+    busy, lacking = text.joined(_busy(answer), room), measured.lines(answer, room)
+    return [*lines, *busy, *ascend.layout_tax(coverage, room), *together, *lacking]
 
 
 def _together(models: Sequence[str], room: int, *, apart: bool) -> list[str]:
@@ -230,14 +234,24 @@ def roof(row: Row) -> str:
         return text.UNKNOWN
     if row["l2_assisted"]:
         return text.percent(row["roof_fraction"]) + ascend.L2
-    return text.percent(row["roof_fraction"]) + (OVER if exceeded(row["roof_fraction"]) else "")
+    return text.percent(row["roof_fraction"]) + (OVER if exceeded(row["roof_fraction"]) else PARTLY * partly(row))
+
+
+def partly(row: Row) -> bool:
+    """Whether a row's roof is that of a part of its windows; a store of an earlier version does not tell."""
+    share = row.get("roofed_share")
+    return row["roof_fraction"] is not None and share is not None and share < PARTLY_BELOW
 
 
 def winnable_ns(row: Row) -> float | None:
-    """Time above the roof: time × (1 − roof fraction), None where the roof is unknown or wrong for this row."""
+    """Time above the roof: time × (1 − roof fraction), None where the roof is unknown or wrong for this row.
+
+    Where only of a part of the time a roof is known, it is of that part.
+    """
     if row["roof_fraction"] is None or row["bound"] == Bound.HOST or exceeded(row["roof_fraction"]):
         return None
-    return float(row["est_ns"] * max(0.0, 1.0 - row["roof_fraction"]))
+    roofed = row["est_ns"] * (row["roofed_share"] if partly(row) else 1.0)
+    return float(roofed * max(0.0, 1.0 - row["roof_fraction"]))
 
 
 def footnotes(answer: Answer, room: int) -> list[str]:
@@ -247,6 +261,9 @@ def footnotes(answer: Answer, room: int) -> list[str]:
     over = sum(exceeded(row["roof_fraction"]) and not row["l2_assisted"] for row in rows)
     if over:
         notes.append(f"{OVER} {text.plural(over, 'row')} above the roof: {WHY_OVER}")
+    mixed = sum(partly(row) and row["bound"] != Bound.HOST and not exceeded(row["roof_fraction"]) for row in rows)
+    if mixed:
+        notes.append(f"{PARTLY} {text.plural(mixed, 'row')}: {WHY_PARTLY}")
     notes += ascend.notes(answer["coverage"], rows)
     rest = _rest(rows)
     if rows and rest >= NO_REST:

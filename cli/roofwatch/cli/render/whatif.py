@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from roofwatch.cli.render import kernels, text
+from roofwatch.cli.render import kernels, measured, text
 from roofwatch.cli.render.diagnosis import wrapped
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.whatif import Certainty, Fate
@@ -47,7 +47,7 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     told = answer["prediction"]["certainty"] == Certainty.TOLD
     none = "No kernel takes another time." if told else "No kernel is known to take another time."
     lines += ["", *(_rows(changed, room) if changed else [none])]
-    lines += ["", *_touched(answer, room)]
+    lines += ["", *_touched(answer, room), *measured.lines(answer, room)]
     assumed = [line for sentence in answer["assumptions"] for line in _bullet(sentence, room)]
     return "\n".join([*lines, "", "Taken for granted", *assumed]) + "\n"
 

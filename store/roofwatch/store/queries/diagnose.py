@@ -27,6 +27,7 @@ from roofwatch.store.sums import COLUMN, Sums
 
 PEERS_MOST = peers.Most(windows=200, collectives=6_000)  # the latest: 0.05 s, and who is late now counts
 UID_DIGITS = 12  # of a window's uid in a command: enough among billions
+_TAKEN = windows.c.trigger != Trigger.IMPORTED  # by an agent
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
 
 
@@ -45,7 +46,7 @@ def diagnose(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         vendors=vendors,
         precisions=_precisions(devices),
         calls=_calls(connection, found, of, shown),
-        conditions=_conditions(connection, f),
+        conditions=_conditions(connection, f, kernels.unmeasured_from(found, of)),
         training=is_training(_phases(connection, parts)),
         pid=_pid(connection, f),
         peers=_peers(connection, f, time),
@@ -105,7 +106,7 @@ def _kernel_names(connection: Connection, of: set[int]) -> dict[int, str]:
     return {row.id: row.value for row in connection.execute(among(query, s.id, of))}
 
 
-def _conditions(connection: Connection, f: Filter) -> Conditions:
+def _conditions(connection: Connection, f: Filter, unmeasured: list[dict[str, Any]]) -> Conditions:
     """How the windows were taken."""
     found = figures(connection, f)
     seen, lost = coverage(connection, f), cost(connection, f)
@@ -127,6 +128,8 @@ def _conditions(connection: Connection, f: Filter) -> Conditions:
         cost_share=lost["share"],
         cost_windows=lost["windows"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
+        unmeasured=unmeasured,
+        live=_live(connection, f),
     )
 
 
@@ -139,9 +142,14 @@ def _phases(connection: Connection, of: Collection[Key]) -> set[Phase]:
 
 def _pid(connection: Connection, f: Filter) -> int | None:
     """The one process that the filter means; None where it means several, or a file's, which has ended."""
-    live = windows_of(f, processes.c.pid).where(windows.c.trigger != Trigger.IMPORTED)
+    live = windows_of(f, processes.c.pid).where(_TAKEN)
     pids = connection.scalars(live.group_by(processes.c.id, processes.c.pid).limit(2)).all()
     return int(pids[0]) if len(pids) == 1 and pids[0] else None
+
+
+def _live(connection: Connection, f: Filter) -> bool:
+    """Whether an agent took any of the windows."""
+    return bool(connection.execute(windows_of(f, windows.c.id).where(_TAKEN).limit(1)).all())
 
 
 def _peers(connection: Connection, f: Filter, time: TimelineSum) -> dict[str, Any] | None:

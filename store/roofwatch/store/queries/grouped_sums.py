@@ -70,8 +70,8 @@ def _roofed(rows: Laid, cell: Ints, cells: int, roof_ns: Floats) -> dict[str, np
     known = ~np.isnan(roof_ns)
     attainable = _added(kernel, np.where(known, roof_ns, 0.0) * rows.column("calls"), of)
     measured = _added(kernel, np.where(known, rows.column("total_ns"), 0.0), of)
-    est = _added(kernel, rows.est, of)
-    judged = (measured > 0) & ~_on_the_host(rows, kernel, of)
+    est = _added(kernel, np.where(known, rows.est, 0.0), of)
+    judged = (measured > 0) & ~_on_the_host(rows, known, kernel, of)
     fraction: Floats = np.divide(attainable, measured, out=np.zeros(of), where=judged)
 
     def of_cells(values: Floats) -> Floats:
@@ -90,9 +90,9 @@ def _added(cell: Ints, values: Floats, cells: int) -> Floats:
     return found
 
 
-def _on_the_host(rows: Laid, kernel: Ints, of: int) -> npt.NDArray[np.bool_]:
-    """Whether most of a kernel's time is work of the host, which has no roof."""
-    order = np.lexsort((-rows.column("total_ns"), kernel))
+def _on_the_host(rows: Laid, known: npt.NDArray[np.bool_], kernel: Ints, of: int) -> npt.NDArray[np.bool_]:
+    """Whether a kernel is work of the host, which has no roof, as its leading part has it (``answer_rows.leading``)."""
+    order = np.lexsort((-rows.column("total_ns"), ~known, kernel))
     leading = order[np.searchsorted(kernel[order], np.arange(of))]
     host: npt.NDArray[np.bool_] = rows.column("bound")[leading] == BOUND_CODES[Bound.HOST]
     return host

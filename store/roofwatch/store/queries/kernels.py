@@ -12,10 +12,12 @@ from sqlalchemy import Connection, func, select
 
 from roofwatch.model.answer_rows import StatSum, rows
 from roofwatch.model.histogram import Histogram
-from roofwatch.model.record import Vendor
+from roofwatch.model.record import Device, Vendor
+from roofwatch.model.unmeasured import Ran, unmeasured
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import OfDevice
+from roofwatch.store.identity import peaks_id
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
 from roofwatch.store.queries.gathered import gathered
@@ -66,8 +68,39 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
         "summary": summary(connection, f),
         "cost": cost(connection, f),
         "device_models": sorted({told[kind].model for kind in set(merged.device.tolist())}),
+        "unmeasured": _unmeasured(merged, told),
         "rows": _rows(connection, f, parts, shown, _whole(merged, told)),
     }
+
+
+def _unmeasured(merged: Sums, told: Sequence[_Told]) -> list[dict[str, Any]]:
+    """Device models whose peaks nobody knows, with the time of their kernels."""
+    times = zip(told, _est_by_device(merged, len(told)), strict=True)
+    return unmeasured(_ran(*kind, ns) for kind, ns in times)
+
+
+def _est_by_device(sums: Sums, kinds: int) -> list[float]:
+    est = sums.columns[COLUMN["est_ns"]].astype(np.float64)
+    found: list[float] = np.bincount(sums.device, est, kinds).tolist()
+    return found
+
+
+def _ran(model: str, vendor: str, peaks: int, est_ns: float) -> Ran:
+    none = peaks_id(Device(Vendor(vendor), model))
+    return Ran(model, Vendor(vendor), peaks != none, est_ns)
+
+
+def unmeasured_of(connection: Connection, f: Filter) -> list[dict[str, Any]]:
+    """Device models whose peaks nobody knows (``model.unmeasured``)."""
+    return _unmeasured(*_known(connection, f))
+
+
+def unmeasured_from(found: Sums, of: Sequence[OfDevice]) -> list[dict[str, Any]]:
+    """Device models whose peaks nobody knows (``model.unmeasured``), of what ``gathered`` gives."""
+    return unmeasured(
+        _ran(one.model, one.vendor, one.peaks_id, ns)
+        for one, ns in zip(of, _est_by_device(found, len(of)), strict=True)
+    )
 
 
 def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:

@@ -23,7 +23,8 @@ def whatif(connection: Connection, asked: Asked) -> dict[str, Any]:
     """
     change = change_of(asked.options)
     found = replay(kernels.all_sums(connection, asked.scope), change)
-    return report(found, _time(connection, asked.scope), asked.limit)
+    told = report(found, _time(connection, asked.scope), asked.limit)
+    return {**told, "unmeasured": kernels.unmeasured_of(connection, asked.scope)}
 
 
 def _time(connection: Connection, f: Filter) -> Time:
