@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 from roofwatch.agent import config, daemon
+from roofwatch.agent.assembly import Agent
 from roofwatch.agent.ranks import LISTED, Meeting
 from roofwatch.agent.scheduler import JITTER, Scheduler
 from roofwatch.agent.slot import Slot
@@ -53,7 +54,7 @@ class Clocks(asyncio.DefaultEventLoopPolicy):
     _loop_factory = Clock
 
 
-class Watched(daemon.Agent):
+class Watched(Agent):
     """The agent, asked over standard input."""
 
     def start(self) -> None:
@@ -147,5 +148,4 @@ class Watched(daemon.Agent):
 
 if __name__ == "__main__":
     asyncio.set_event_loop_policy(Clocks())
-    daemon.Agent = Watched  # type: ignore[misc]
-    sys.exit(daemon.run(config.parse(sys.argv[1:], prog="overhead agent")))
+    sys.exit(daemon.run(config.parse(sys.argv[1:], prog="overhead agent"), kind=Watched))
