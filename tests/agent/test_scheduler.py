@@ -44,6 +44,35 @@ def scheduled(peers: int, backlog=lambda: 0, **settings):
     return scheduler, counters, members
 
 
+def test_a_job_that_comes_back_has_its_account(run_loop):
+    """By run, or by process; a new one where the kernel does not say who it is, and for another job."""
+
+    async def main():
+        scheduler = Scheduler(Config(interval=3600, budget=1), Counters(), lambda: 0)
+        alone, hidden = Peer(), Peer()
+        alone.process = Process(Node("here"), 7, 1_000_000_000)
+        for one in (Peer(rank=0), alone):
+            scheduler.add(one)
+            assert scheduler.request(one, Wish(2, 200)) == ""
+            scheduler.remove(one)  # it owes a window of 50 ms at most: five seconds of a budget of 1 %
+            again = Peer(rank=1) if one.process.rank == 0 else one
+            scheduler.add(again)
+            assert scheduler.books.budget_of(again)["balance_ns"] < -45 * MS
+            scheduler.remove(again)
+            scheduler.add(again)
+            assert scheduler.books.budget_of(again)["balance_ns"] < -45 * MS
+        for one in (hidden, Peer(rank=0, job="slurm:8.0")):
+            scheduler.add(one)
+            scheduler.request(one, Wish(2, 200))
+            scheduler.remove(one)
+            other = one if one is hidden else Peer(rank=0, job="slurm:9.0")
+            scheduler.add(other)
+            assert abs(scheduler.books.budget_of(other)["balance_ns"]) < MS
+        scheduler.stop()
+
+    run_loop(main)
+
+
 def test_processes_do_not_fire_at_once(run_loop, eventually):
     """Twelve processes that register together are asked one by one, at least 0.1 s apart less scheduling noise."""
 

@@ -117,6 +117,22 @@ def test_windows_and_processes_carry_the_account(agents, job, wait):
     assert before < last.since_unix_ns < last.unix_ns <= time.time_ns()
 
 
+def test_a_window_that_had_begun_is_charged(agents, job, wait):
+    """Given up because of a checkpoint: like others; refused before it began: nothing. Both are skipped windows."""
+    agent = agents("--interval", "0.5")
+    client = job(agent.socket)
+    client.answer(client.receive(), cost=cost_of(30))
+    wait(lambda: agent.status()["windows"].get("recorded") == 1, "a window read")
+    for number, opened in enumerate((False, True), 1):
+        request = client.receive()
+        before = agent.status()["process_list"][0]["budget"]["spent_share"]
+        refusal = {"type": "refused", "request": request["request"], "reason": "checkpoint", "opened": opened}
+        client.channel.send(refusal)
+        wait(lambda: agent.status()["refusals"].get("checkpoint") == number, "a refusal")  # noqa: B023
+        spent = agent.status()["process_list"][0]["budget"]["spent_share"] - before
+        assert spent == pytest.approx(0.03 / 60 if opened else 0, abs=0.003 / 60)
+
+
 def test_a_window_that_cannot_be_used_is_charged(agents, job, wait):
     """A message without a length, one without a descriptor, one of another day: each by what it says that it cost."""
     agent = agents("--interval", "0.5")

@@ -16,6 +16,8 @@ from roofwatch.agent.slot import Open, Slot
 from roofwatch.agent.standing import Standing
 from roofwatch.model.record import BudgetState, Cost, ProcessState
 
+FORMER_MOST = 1024  # accounts of jobs that are gone
+
 
 class Books:
     """Keeps the slots of all registered processes. Runs in the event loop's thread."""
@@ -24,18 +26,33 @@ class Books:
         self.slots: dict[Member, Slot] = {}
         self._schedule = schedule
         self._standing = Standing()
+        self._former: dict[object, Account] = {}  # a job that comes back has what it had, debts too
 
     def enter(self, member: Member) -> Slot:
         """Begin with a process; the ranks of one run share an account."""
         run = run_of(member.process)
         shared = next((s.account for s in self.slots.values() if run is not None and s.run == run), None)
-        account = shared or Account(self._schedule.budget, _now())
-        slot = self.slots[member] = Slot(member, account, run=run)
+        slot = self.slots[member] = Slot(member, shared or self._account(_job_of(member)), run=run)
         return slot
+
+    def _account(self, job: object) -> Account:
+        """The one that a job had when it was here last, else a new one."""
+        account = self._former.pop(job, None)
+        if account is None:
+            return Account(self._schedule.budget, _now())
+        account.updated = _now()  # while it was away it earned nothing
+        account.budget = self._schedule.budget
+        return account
 
     def part(self, slot: Slot) -> None:
         """A process is gone: the next segment tells how it stood."""
         self._standing.part(slot, self._state(slot))
+        job = _job_of(slot.member)
+        if job is not None and all(other.account is not slot.account for other in self.slots.values()):
+            self._former.pop(job, None)
+            self._former[job] = slot.account
+            while len(self._former) > FORMER_MOST:
+                del self._former[next(iter(self._former))]
 
     def accounts(self) -> list[Account]:
         """One for each job."""
@@ -160,6 +177,12 @@ class Books:
             slot.lending.with_shapes(lent, room)
         elif borrowed:
             slot.lending.without(borrowed)
+
+
+def _job_of(member: Member) -> object:
+    """What an account is kept by; None for a process that nobody but itself says who it is."""
+    process = member.process
+    return run_of(process) or (None if process.start_unix_ns is None else process.id)
 
 
 def expected_ns(slot: Slot, asked: Plan | None = None) -> float:

@@ -94,7 +94,12 @@ class Intake:
         request = messages.integer(message.get("request"))
         self.scheduler.stepped(member, messages.integer(message.get("steps_seen")), None)
         detail = messages.text(message.get("detail")) or ""
-        if request is not None and self.scheduler.answered(member, request, refused=str(reason), detail=detail):
+        if request is None:
+            return
+        answered = self.scheduler.answered(member, request, refused=str(reason), detail=detail)
+        if answered is not None:
+            if message.get("opened") is True:  # given up: it has cost its job what it cost until then
+                self.scheduler.books.owes(member, answered)
             self._log.info("refused", pid=member.process.pid, reason=reason, detail=detail)
 
     def graph_logs(self, member: Member, message: Mapping[str, Any]) -> None:
