@@ -209,6 +209,8 @@ def test_a_process_is_one_row_whatever_is_kept_of_it(db: Database, writer: Write
     ):
         found = Queries(db).run("processes", scope)
         assert list(zip(column(found, "pid"), column(found, "windows"), strict=True)) == rows, scope
+    retention.prune_all(db, START + 500 * DAY, Keep())
+    assert Queries(db).run("processes", Filter())["rows"] == []  # and none that is said to have taken no window
 
 
 def test_place_is_told_and_found(db: Database, writer: Writer) -> None:

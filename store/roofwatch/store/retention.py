@@ -26,6 +26,7 @@ from roofwatch.store.schema import (
     graphs,
     idle_causes,
     kernel_blocks,
+    process_states,
     rollups,
     segments,
     window_devices,
@@ -91,6 +92,9 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     _drop_windows(connection, DAY_S, oldest, whole=True)  # those that came since
     for bucket, process in oldest:
         _drop_pieces(connection, DAY_S, bucket, process)
+    if oldest:  # else a process would be said to have taken no windows, because they are gone
+        seen = process_states.c.seen_unix_ns
+        connection.execute(delete(process_states).where(seen < now_ns - keep.daily_s * SECOND_NS))
     found.hours_of_kernels, found.days_of_hours, found.days = len(hours), len(days), len(oldest)
     found.segments = _drop_segments(connection, now_ns, max(keep.hourly_s, SEGMENTS_S) * SECOND_NS, most)
     return found

@@ -39,6 +39,10 @@ def clear(connection: Connection, journal: Journal, now_ns: int, keep: Keep) -> 
         _drop_sums(connection, journal, HOUR_S, day)
     for day in _days(journal, DAY_S, now_ns - keep.daily_s * SECOND_NS, finer=0):
         found.days += _drop_sums(connection, journal, DAY_S, day)
+    if found.days:  # else a process would be said to have taken no windows, because they are gone
+        cluster, before = cluster_of(connection), now_ns - keep.daily_s * SECOND_NS
+        states = f"{stored('process_states', cluster)}{on(cluster)}"
+        connection.exec_driver_sql(f"DELETE FROM {states} WHERE seen_unix_ns < {before}")  # noqa: S608 - our own words
     with journal.write() as kept:
         found.segments = journal.forget(kept, now_ns)
     return found
