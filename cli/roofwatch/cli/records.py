@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from roofwatch.cli.asking import ask
 from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.extras import install
 from roofwatch.model.records import KEYS, TEXTS, values
 from roofwatch.store.filter import Filter
 
@@ -88,9 +89,7 @@ def _writer(form: str, out: Path) -> Callable[[Iterator[Page], BinaryIO], None]:
     try:
         from roofwatch.cli import records_parquet  # noqa: PLC0415  # 0.1 s, and not always installed
     except ImportError:
-        raise RoofwatchError(
-            "Parquet needs pyarrow: pip install 'roofwatch[parquet]', or export with --format csv."
-        ) from None
+        raise RoofwatchError(f"Parquet needs pyarrow: {install('parquet')}, or export with --format csv.") from None
     return records_parquet.write
 
 

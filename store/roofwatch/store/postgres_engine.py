@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
 
 from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.extras import install
 
 OLDEST = 15  # major version of the server
 BUSY_S = 30  # how long a writer waits for another one: a second store, an import
@@ -71,7 +72,7 @@ def engine(url: URL) -> Engine:
             url, connect_args=arguments, pool_size=4, pool_pre_ping=True, use_native_hstore=False,
         )  # fmt: skip
     except ImportError as error:
-        raise RoofwatchError(f"Postgres needs psycopg ({error}): pip install 'roofwatch[postgres]'") from None
+        raise RoofwatchError(f"Postgres needs psycopg ({error}): {install('postgres')}") from None
     values = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 
     @event.listens_for(made, "connect")

@@ -10,9 +10,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.extras import install
 
 PACKAGE = "vl-convert-python"
-NEEDED = "the plots of a report need vl-convert-python, which is not here: pip install 'roofwatch[report]'"
+NEEDED = f"the plots of a report need vl-convert-python, which is not here: {install('report')}"
 
 
 def script() -> str:

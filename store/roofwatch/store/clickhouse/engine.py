@@ -13,6 +13,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UsageError
+from roofwatch.model.extras import install
 
 OLDEST = (25, 8)  # correlated subqueries; 25.6 has the tables that never take unknown for known
 # Each makes ClickHouse answer as SQL says, or as SQLite and Postgres do.
@@ -68,9 +69,7 @@ def engine(url: URL) -> Engine:
             execution_options={"roofwatch_cluster": cluster},
         )  # fmt: skip
     except ImportError as error:
-        raise RoofwatchError(
-            f"ClickHouse needs clickhouse-connect ({error}): pip install 'roofwatch[clickhouse]'"
-        ) from None
+        raise RoofwatchError(f"ClickHouse needs clickhouse-connect ({error}): {install('clickhouse')}") from None
     return made
 
 
