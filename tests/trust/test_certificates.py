@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+from pathlib import Path
 
 import pytest
 from site_of_trust import NODE
@@ -51,6 +52,25 @@ def test_show_says_what_a_certificate_is_for(site):
     assert (row["roles"], row["nodes"], row["ca"]) == (["ingest"], [NODE], False)
 
 
+def test_show_says_what_else_lies_there(site):
+    """A folder as a whole, or all that a shell makes of its star: keys and tokens by kind only, no hash, no secret."""
+    kinds = {}
+    for what in ([site.certs], sorted(site.certs.iterdir())):
+        done = site.ask("certs", "show", *what)
+        assert done.returncode == 0, done.stderr
+        kinds = {Path(line.partition(": ")[0]).name: line for line in done.stdout.splitlines() if ": " in line}
+        assert kinds["read.key"].endswith(": a private key")
+        assert ": a token" in kinds["read.token"]
+        assert ", CA" in kinds["ca.pem"]
+        assert re.search(r"access: who may do what\n  token \S+ role=", done.stdout)
+        assert "sha256=" not in done.stdout
+        assert (site.certs / "read.token").read_text().strip() not in done.stdout
+    (site.certs / "notes.txt").write_text("nothing")
+    assert "no certificate in it" in site.ask("certs", "show", site.certs / "notes.txt").stderr
+    assert "notes.txt" not in site.ask("certs", "show", site.certs).stdout
+    (site.certs / "notes.txt").unlink()
+
+
 def test_an_expired_one_is_a_finding(site):
     """Exit code 1, and it says so."""
     made = site.past(authority.Wanted("stale", roles=("read",)))
@@ -65,7 +85,7 @@ def test_nothing_is_overwritten_unless_told(site):
     """A CA never, a certificate and a token with --renew, and then both halves are new."""
     before = (site.certs / "read.key").read_bytes(), (site.certs / "ca.key").read_bytes()
     assert "has a CA already" in site.certify("ca", code=2)
-    assert "--renew" in site.certify("client", "read", "--role", "read", code=2)
+    assert "take another name, or replace both with --renew" in site.certify("client", "read", "--role", "read", code=2)
     assert "--renew" in site.certify("token", "read", "--role", "read", code=2)
     assert ((site.certs / "read.key").read_bytes(), (site.certs / "ca.key").read_bytes()) == before
     site.certify("client", "read", "--role", "read", "--renew")

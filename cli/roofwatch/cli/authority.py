@@ -169,7 +169,7 @@ def _written(
 ) -> Made:
     cert, secret_file = folder / f"{name}.pem", folder / f"{name}.key"
     if not replace and (cert.exists() or secret_file.exists()):
-        raise UsageError(f"{cert} or its key is there already: take another --name, or replace both with --renew")
+        raise UsageError(f"{cert} or its key is there already: take another name, or replace both with --renew")
     write(secret_file, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
     write(cert, made.public_bytes(Encoding.PEM), 0o644)
     return Made(cert, secret_file, made.not_valid_after_utc)

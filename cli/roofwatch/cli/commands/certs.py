@@ -55,6 +55,7 @@ Delete the token's line there and it is refused within seconds.
 """
 SHOW_EPILOG = """\b
 Examples:
+  roofwatch certs show roofwatch-certs
   roofwatch certs show roofwatch-certs/*.pem
   roofwatch certs show store.pem --format json
 \b
@@ -169,20 +170,20 @@ def token(
 
 
 @command.command("show", epilog=SHOW_EPILOG)
-@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER…")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def show(files: tuple[Path, ...], form: str) -> int:
-    """Say what stands in certificates: names, roles, nodes, and how long they are good."""
-    from roofwatch.cli.render import certs as render  # noqa: PLC0415  # cryptography takes 0.1 s
-    from roofwatch.proto import certificates, trust  # noqa: PLC0415
+    """Say what stands in certificates: names, roles, nodes, and how long they are good.
 
-    now, found = time.time(), []
-    for file in files:
-        try:
-            found += [(file, one) for one in certificates.read(trust.public(file, "certificate"))]
-        except ValueError:
-            raise click.UsageError(f"{file}: a certificate in it cannot be read.") from None
-    rows = [render.row(file, one, now) for file, one in found]
-    click.echo(json.dumps({"schema_version": 1, "query": {"name": "certs"}, "rows": rows}) if form == "json" else
-               "\n".join(render.lines(rows)))  # fmt: skip
-    return 1 if any(one.expired(now) for _, one in found) else 0
+    Of a folder, and of keys, tokens and access files beside them, what each file is.
+    """
+    from roofwatch.cli import certs_shown  # noqa: PLC0415  # cryptography takes 0.1 s
+    from roofwatch.cli.render import certs as render  # noqa: PLC0415
+
+    now, found = time.time(), list(certs_shown.shown(files))
+    pairs = [(each.file, one) for each in found for one in each.certificates]
+    rows = [render.row(file, one, now) for file, one in pairs]
+    others = [{"file": str(each.file), "what": each.other} for each in found if each.other]
+    answer = {"schema_version": 1, "query": {"name": "certs"}, "rows": rows, "others": others}
+    click.echo(json.dumps(answer) if form == "json" else "\n".join(render.lines(rows, others)))
+    return 1 if any(one.expired(now) for _, one in pairs) else 0

@@ -30,8 +30,8 @@ def row(file: Path, found: Certificate, now_unix_s: float) -> dict[str, Any]:
     }
 
 
-def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A block each."""
+def lines(rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]] = ()) -> Iterator[str]:
+    """A block each; then what else is there."""
     for number, one in enumerate(rows):
         if number:
             yield ""
@@ -47,3 +47,7 @@ def lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             ("sha256", one["sha256"]),
         )
         yield from (f"  {name:<11} {clean(cut_middle(value, WIDTH))}" for name, value in listed if value)
+    if rows and others:
+        yield ""
+    for other in others:
+        yield from (clean(line) for line in f"{other['file']}: {other['what']}".split("\n"))
