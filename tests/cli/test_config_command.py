@@ -77,6 +77,26 @@ def test_the_table_is_a_line_a_setting(roofwatch: Roofwatch, file: Path) -> None
     assert line.split() == ["agent.interval", "30"]
 
 
+def test_defaults_are_shown_as_they_would_be_typed(roofwatch: Roofwatch) -> None:
+    """Lengths of time with their unit, and the database that is meant where none is named; JSON keeps seconds."""
+    lines = dict(line.split() for line in roofwatch("config", "show", "store").stdout.splitlines())
+    assert [lines[f"store.keep-{name}"] for name in ("raw", "hourly", "daily")] == ["48h", "30d", "400d"]
+    assert lines["store.db"].startswith("sqlite:///")
+    assert lines["store.db"].endswith("/roofwatch/store.db")
+    for typed, shown in (("90m", "90m"), ("72h", "3d"), ("100d", "100d")):
+        told = roofwatch("config", "show", "store", "--", "--keep-raw", typed).stdout
+        assert dict(line.split() for line in told.splitlines())["store.keep-raw"] == shown
+    found = rows(roofwatch("config", "show", "store", "--origin", "--format", "json"))
+    assert found["store.keep-raw"] == (172_800, "default")
+
+
+def test_flags_want_a_program(roofwatch: Roofwatch) -> None:
+    """A flag in its place says how to write it."""
+    done = roofwatch("config", "show", "--", "--interval", "5")
+    assert done.returncode == 2
+    assert "roofwatch config show agent -- --interval" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

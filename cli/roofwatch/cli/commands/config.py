@@ -39,7 +39,19 @@ Examples:
   roofwatch config show --origin
   roofwatch config show --help
 """
+_LENGTHS = frozenset({"keep-raw", "keep-hourly", "keep-daily"})  # seconds, typed with a unit
+_UNITS, _LEAST = (("d", 86_400), ("h", 3600), ("m", 60)), 3  # 48h is what people say, and 30d
 _PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@/\s]+@")
+
+
+class _Program(click.Choice[str]):
+    """Agent or store; a flag in its place says what is missing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name."""
+        if isinstance(value, str) and value.startswith("-"):
+            raise click.UsageError(f"whose flag is {value}? Write: roofwatch config show agent -- {value} … (or store)")
+        return super().convert(value, param, ctx)
 
 
 @click.group("config", cls=Guessing, epilog=EPILOG)
@@ -48,7 +60,7 @@ def command() -> None:
 
 
 @command.command("show", epilog=SHOW_EPILOG)
-@click.argument("program", type=click.Choice(["agent", "store"]), required=False)
+@click.argument("program", type=_Program(["agent", "store"]), required=False)
 @click.argument("flags", nargs=-1)
 @click.option("--origin", is_flag=True, help="Say where each value came from: default, file, variable or flag.")
 @click.option("--config", metavar="FILE", help="Settings in TOML.  [env var: ROOFWATCH_CONFIG]")
@@ -58,8 +70,6 @@ def show(program: str | None, flags: Sequence[str], origin: bool, config: str | 
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for it
     from roofwatch.model.answer import SCHEMA_VERSION  # noqa: PLC0415
 
-    if flags and program is None:
-        raise click.UsageError("name the program whose flags these are: agent or store.")
     wanted = [program] if program else ["agent", "store"]
     rows = [row for name in wanted for row in _rows(name, list(flags), config)]
     keys = ("program", "setting", "value", "origin") if origin else ("program", "setting", "value")
@@ -79,6 +89,7 @@ def _rows(name: str, flags: list[str], file: str | None) -> list[dict[str, Any]]
         from roofwatch.agent.config import PROGRAM, settled  # noqa: PLC0415
     else:
         from roofwatch.store.config import PROGRAM, settled  # type: ignore[assignment]  # noqa: PLC0415
+    usual = _usual(name)
     given = _typed(PROGRAM, flags)
     given["config"] = given["config"] if file is None else file
     chosen, found = settled(given)
@@ -88,11 +99,18 @@ def _rows(name: str, flags: list[str], file: str | None) -> list[dict[str, Any]]
         {
             "program": name,
             "setting": setting.replace("_", "-"),
-            "value": _shown(getattr(chosen, setting)),
+            "value": _shown(getattr(chosen, setting) or usual.get(setting, getattr(chosen, setting))),
             "origin": found.origins[setting],
         }
         for setting in PROGRAM.names()
     ]
+
+
+def _usual(name: str) -> dict[str, str]:
+    """What stands for an empty setting."""
+    from roofwatch.store.config import default_url  # noqa: PLC0415
+
+    return {"db": default_url()} if name == "store" else {}
 
 
 def _typed(program: Any, flags: list[str]) -> dict[str, str | None]:
@@ -119,7 +137,7 @@ def _table(answer: Mapping[str, Any], _columns: int) -> str:
     from roofwatch.cli.render.text import clean  # noqa: PLC0415
 
     rows = answer["rows"]
-    named = [(f"{row['program']}.{row['setting']}", clean(_written(row["value"]))) for row in rows]
+    named = [(f"{row['program']}.{row['setting']}", clean(_written(row["setting"], row["value"]))) for row in rows]
     first = max(len(name) for name, _ in named)
     second = max((len(value) for _, value in named if len(value) <= 40), default=0)
     lines = [
@@ -129,7 +147,10 @@ def _table(answer: Mapping[str, Any], _columns: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _written(value: Any) -> str:
+def _written(setting: str, value: Any) -> str:
+    if setting in _LENGTHS:
+        unit, size = next((each for each in _UNITS if not value % each[1] and value >= _LEAST * each[1]), ("s", 1))
+        return f"{value // size}{unit}"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value) or "–"
