@@ -250,6 +250,21 @@ def test_a_full_disk_is_told(roofwatch: Roofwatch) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--store", "--db"])
+def test_a_commands_option_before_it_is_told_where_it_belongs(roofwatch: Roofwatch, option: str) -> None:
+    """Not that there is none of that name."""
+    done = roofwatch(option, "x", "top")
+    assert done.returncode == 2
+    assert f"{option} belongs after the command: roofwatch top {option}" in done.stderr
+
+
+def test_the_namespace_is_a_program(tmp_path: Path) -> None:
+    """``python -m roofwatch``."""
+    command = [sys.executable, "-m", "roofwatch", "top", "--store", "nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, "'nowhere' is not an address" in done.stderr) == (2, True)
+
+
 def test_version(roofwatch: Roofwatch) -> None:
     """The installed version, in one line."""
     assert re.fullmatch(r"roofwatch \d+\.\d+\.\d+\S*\n", roofwatch("--version").stdout)

@@ -68,6 +68,7 @@ def test_the_main_wheel_holds_all_five_roots(tmp_path):
         "roofwatch/agent/daemon.py",
         "roofwatch/store/migrations/versions/r0001_first.py",
         "roofwatch/cli/demo_jobs/inference.py",
+        "roofwatch/__main__.py",
     } <= names
     assert "roofwatch/__init__.py" not in names
     projects = (ROOT / "pyproject.toml", ROOT / "collectors" / "hook" / "pyproject.toml")

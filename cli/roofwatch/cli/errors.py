@@ -23,6 +23,11 @@ def say(sentence: str) -> None:
     click.echo(_wrapped(f"roofwatch: {_clean(sentence)}"), err=True)
 
 
+def note(line: str) -> None:
+    """A line about how something goes, on stderr."""
+    click.echo(_wrapped(_clean(line)), err=True)
+
+
 def _clean(sentence: str) -> str:
     from roofwatch.cli.render.text import clean  # noqa: PLC0415  # most runs say nothing
 
@@ -36,6 +41,8 @@ def _wrapped(sentence: str) -> str:
     if not sys.stderr.isatty():
         return sentence
     columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a terminal may not know its size
+    if len(sentence) <= columns:
+        return sentence  # a table's line keeps its spaces
     lines = textwrap.wrap(sentence, columns, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
     return "\n".join(lines)
 
@@ -51,7 +58,8 @@ def exit_code(error: BaseException) -> int | None:
         case click.ClickException():
             shown = io.StringIO()
             error.show(shown)
-            click.echo(_clean(shown.getvalue()), err=True, nl=False)  # it may name what a store holds
+            for line in shown.getvalue().splitlines():
+                note(line)  # cleaned: it may name what a store holds
             code = error.exit_code
         case RoofwatchError():
             say(str(error))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from roofwatch.cli import errors, trusting
 from roofwatch.cli.guessing import Guessing
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 READING = {
     "nodes": "Machines that sent windows.",
     "processes": "Registered processes and what their windows cost.",
@@ -92,12 +93,24 @@ def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> No
     ctx.exit()
 
 
+def _of_a_command(option: str, value: str) -> Callable[[Decorated], Decorated]:
+    """An option that commands have, refused before them with a word about where it belongs."""
+
+    def refuse(_ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
+        if given is not None:
+            raise click.UsageError(f"{option} belongs after the command: roofwatch top {option} {value}")
+
+    return click.option(option, hidden=True, expose_value=False, is_eager=True, callback=refuse)
+
+
 @click.group(
     cls=Commands,
     context_settings=CONTEXT,
-    epilog="Ask a store with --store HOST:PORT (or ROOFWATCH_STORE). Start with: roofwatch demo",
+    epilog="Ask a store: roofwatch top --store HOST:PORT (or ROOFWATCH_STORE). Start with: roofwatch demo",
 )
 @trusting.options(hidden=False)
+@_of_a_command("--store", "HOST:PORT")
+@_of_a_command("--db", "URL")
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 def cli() -> None:
     """Which kernels eat this node's time, and why: always-on profiling for mixed fleets."""

@@ -36,7 +36,7 @@ def command(limit: int, form: str) -> int:
     from roofwatch.model.answer_rows import ROW_KEYS  # noqa: PLC0415
 
     trusting.forget()
-    result = demonstration.run(limit, lambda word: click.echo(f"… {word}", err=True))
+    result = demonstration.run(limit, lambda word: errors.note(f"… {word}"))
     answer = {**result.top, "query": {"name": "demo", "limit": limit}, "processes": result.processes["rows"]}
     title = [platform.node(), kernels.devices(sorted({row["device"] for row in answer["rows"]}))]
 
