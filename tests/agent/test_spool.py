@@ -211,6 +211,26 @@ def test_a_full_disk_loses_the_window_counted_and_nothing_else(tmp_path):
     kept.close()
 
 
+def test_what_cannot_be_removed_is_still_counted(tmp_path):
+    """The disk fails in the middle of expiring and rejecting: nothing is removed, from the totals neither."""
+    kept, count = opened(tmp_path)
+    for _ in range(2):
+        kept.append(seal_of(1000, windows=3))
+    before = (kept.segments, kept.windows, kept.bytes)
+    kept._db.execute("UPDATE segment SET created_unix_ns = 0")
+    kept._db.execute("CREATE TRIGGER full BEFORE INSERT ON untold BEGIN SELECT RAISE(ABORT, 'disk'); END")
+    for remove in (kept.expire, lambda: kept.reject(1)):
+        with pytest.raises(sqlite3.Error, match="disk"):
+            remove()
+        assert (kept.segments, kept.windows, kept.bytes) == before
+    kept._db.execute("DROP TRIGGER full")
+    kept._db.execute("UPDATE segment SET envelope = x'ff' WHERE row = 1")  # damaged: given up all the same
+    assert kept.expire() == 6
+    assert (kept.segments, kept.windows, kept.bytes) == (0, 0, 0)
+    assert dict(count.drops) == {counters.SPOOL_AGE: 6}
+    kept.close()
+
+
 def test_what_was_given_up_is_told_by_the_next_segment_whatever_happens(tmp_path):
     """Two windows are pushed out and three too old, then the agent is killed: the next one tells five, once."""
     kept, _ = opened(tmp_path, most_bytes=2500)

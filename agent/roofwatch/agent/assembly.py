@@ -137,9 +137,9 @@ class Agent:
         self._upkeep = asyncio.get_running_loop().call_later(MAINTAIN_S, self._maintain)
         notify(ALIVE)
         try:
+            self._intake.keeping.traces.tidy()  # first: where the disk is full it makes room
             self._spool.expire(self._in_flight())
             self._sealer.flush()
-            self._intake.keeping.traces.tidy()
         except (OSError, sqlite3.Error) as error:
             self._log.warning("upkeep_failed", error=error)
 

@@ -7,10 +7,12 @@ import sqlite3
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from google.protobuf.message import DecodeError
 
 from roofwatch.agent import counters
 from roofwatch.agent.listener import lock_file
@@ -105,14 +107,12 @@ class Spool:
             return False
         row = (self.boot, self._sequence, time.time_ns(), envelope.windows, len(blob), blob)
         try:
-            with self._db:
-                self._db.execute("BEGIN IMMEDIATE")
+            with self._transaction():
                 self._db.executemany("DELETE FROM untold WHERE reason = ?", [(reason,) for reason in told])
                 pushed_out, untold = self._give_up(self._room_for(len(blob), in_flight), counters.SPOOL_BYTES)
                 self._db.execute(_INSERT, row)
         except sqlite3.Error:
             self._counters.drop(counters.SPOOL_ERROR, envelope.windows)
-            self._recount()
             return False
         self._gave_up(counters.SPOOL_BYTES, pushed_out, untold)
         self.segments, self.windows, self.bytes = (
@@ -131,21 +131,19 @@ class Spool:
 
     def delete(self, row: int) -> int:
         """Forget a segment that is stored; the windows it held, 0 where it is gone already."""
-        with self._db:
+        with self._transaction():
             return sum(windows for windows, _ in self._remove([row]))
 
     def reject(self, row: int) -> None:
         """Give a segment up that the store will never take, and count its windows."""
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._transaction():
             windows, untold = self._give_up([row], counters.STORE_REJECTED)
         self._gave_up(counters.STORE_REJECTED, windows, untold)
 
     def expire(self, in_flight: Collection[int] = ()) -> int:
         """Drop what is too old, count it; the number of windows. Also folds the log back into the file."""
         oldest = time.time_ns() - self._most_age_ns
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        with self._transaction():
             found = self._db.execute("SELECT row FROM segment WHERE created_unix_ns < ?", (oldest,)).fetchall()
             windows, untold = self._give_up([row for (row,) in found if row not in in_flight], counters.SPOOL_AGE)
         self._gave_up(counters.SPOOL_AGE, windows, untold)
@@ -168,6 +166,17 @@ class Spool:
     def _totals(self) -> tuple[int, int, int]:
         count, windows, size = self._db.execute("SELECT count(*), sum(windows), sum(size) FROM segment").fetchone()
         return count, windows or 0, size or 0
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What fails has removed nothing, also not from the totals."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+        except sqlite3.Error:
+            self._recount()
+            raise
 
     def _recount(self) -> None:
         with suppress(sqlite3.Error):
@@ -193,7 +202,7 @@ class Spool:
         windows, untold = 0, Counter[str]()
         for held, envelope in self._remove(rows):
             windows += held
-            with suppress(codec.WireError):
+            with suppress(codec.WireError, DecodeError):
                 untold.update(codec.unseal(pb.SegmentEnvelope.FromString(envelope)).agent_drops)
         self._db.executemany(_ADD, list((untold + Counter({reason: windows})).items()))
         return windows, untold
