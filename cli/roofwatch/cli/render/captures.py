@@ -51,6 +51,9 @@ WHY = {
     "busy": "another window was still being taken",
     "no_steps": "no optimizer step came in time",
     "exiting": "the process is ending",
+    "idle": "it waited for work all the time, and a window of nothing is none: ask while it has requests",
+    "model_load": "it was loading a model: ask when it has",
+    "checkpoint": "it was writing a checkpoint: ask when it has",
     "given_up": "the window could not be cut in time",
     "unsafe": "a window of this process could not be closed, so it takes none any more",
     "unsupported": "this process cannot take windows",
@@ -121,6 +124,19 @@ def notes(answer: Row) -> list[str]:
     return found
 
 
+def not_stored(windows: int) -> str:
+    """A sentence about windows that were taken and are still on their way."""
+    they, have = ("it is", "has it") if windows == 1 else ("they are", "has them")
+    return (
+        f"{text.plural(windows, 'window')} not stored yet: {they} read and sent first; 'roofwatch windows' tells when "
+        f"the store {have}."
+    )
+
+
+def _agents(many: int) -> str:
+    return "only agent" if many == 1 else f"{many} agents"
+
+
 def silent(agents: Sequence[Row]) -> list[str]:
     """Sentences about agents that did not answer."""
     words = {"too_old": "its agent is too old to be asked, upgrade it", "busy": "its agent does not keep up"}
@@ -155,7 +171,7 @@ def nothing(answer: Row) -> str:
         return f"no agent{where} is connected to this store: see 'roofwatch doctor' on a node."
     words = [f"{name} {query[name]}" for name in ("job", "process", "model", "node") if query[name]]
     words += [f"rank {rank}" for rank in query["ranks"]]
-    told = f"no process of {', '.join(words)} is registered with the {coverage['agents']} agents of this store"
+    told = f"no process of {', '.join(words)} is registered with the {_agents(coverage['agents'])} of this store"
     also = " ".join(silent(coverage["silent"]))
     return f"{told}: see 'roofwatch processes'. {also}".rstrip()
 
