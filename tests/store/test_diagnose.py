@@ -148,6 +148,23 @@ def test_a_diagnosis_over_windows(db: Database, writer: Writer) -> None:
     assert [(w["mistake"], w["early"], w["windows"]) for w in found["warnings"]] == [("early_windows", 1, 3)]
 
 
+def test_a_rank_that_a_few_slow_calls_made_is_told(db: Database, writer: Writer) -> None:
+    """98 calls of 30 and 2 of 5000 ns, roof 25: 2 x 4970 of 12,940 - 2500 winnable, 95 %; the other row's all differ.
+
+    Its ten calls of 900 and ten of 1100 lie 90 % above their roof, and none is slow for it.
+    """
+    made = window_of("a", [
+        stat(GEMM, [30] * 98 + [5000] * 2, roof_ns=25.0), stat(NORM, [900] * 10 + [1100] * 10, roof_ns=100.0),
+    ], span_ns=100_000)  # fmt: skip
+    found = answers(db, writer, made).run("diagnose", Filter(), 5)
+    assert [(row["kernel"], row["slow_share"]) for row in found["rows"]] == [
+        (NORM.kernel, 0.0), (GEMM.kernel, pytest.approx(9940 / 10_440, rel=0.02)),
+    ]  # fmt: skip
+    (told,) = [w for w in found["warnings"] if w["mistake"] == "slow_calls"]
+    assert (told["rank"], told["kernel"], told["median_ns"], told["longest_ns"]) == (2, GEMM.kernel, 30, 5000)
+    assert told["share"] == found["rows"][1]["slow_share"]
+
+
 def test_a_cpu_full_of_dispatch_is_no_kernel_problem(db: Database, writer: Writer) -> None:
     """Of 1000 ns a view takes 600 (dispatch), a product at its half 200, Python 200; one row, the product."""
     made = window_of(

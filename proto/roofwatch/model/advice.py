@@ -105,6 +105,11 @@ MISTAKES: Mapping[str, str] = {
         "sorted by raw time, {kernel} comes first ({time_share} of kernel time), but reaching its roof wins "
         "back {winnable_share} of it"
     ),
+    "slow_calls": (
+        "#{rank} {kernel}: {share} of its winnable time is in calls of 4 medians and more (median {median_ns}, longest "
+        "{longest_ns}), so its rank is theirs. Something held them up (preemption, a shared device): no better kernel "
+        "helps against that"
+    ),
     "one_iteration": "only one step was recorded: nothing tells whether it is typical. Record 3 to 5 after the warm-up",
     "no_warm_up": "the first step took {first_ns}, the others {median_ns}: warm-up is inside",
     "early_windows": "{early} of {windows} windows began in the first {steps} steps: warm-up is inside",

@@ -33,16 +33,18 @@ from roofwatch.model.diagnosis import (
     worth_touching,
 )
 from roofwatch.model.diagnosis_mistakes import Conditions, mistakes
+from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Bound, Cause, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
 
-MOSTLY = 0.5  # of device time in graphs: then graphs are no advice
+SLOW = 4.0  # medians: calls of one signature vary by less, but for what holds them up
+MOSTLY = 0.5  # of device time in graphs: then graphs are no advice; of winnable time in slow calls: then it is theirs
 UNKNOWN_SHOWN = 5  # of the rows whose roof is unknown: their share is what matters
 # First causes of which the host's own profile tells more than any device's does.
 _ON_THE_HOST = frozenset({"input", "host", "sync", "launch_bound", DISPATCH})
 
 KERNEL_KEYS = (
-    *ROW_KEYS, "precision", "unit", "rank", "winnable_share", "cumulative_share", "advice", "command",
+    *ROW_KEYS, "precision", "unit", "rank", "winnable_share", "cumulative_share", "slow_share", "advice", "command",
 )  # fmt: skip
 
 
@@ -113,6 +115,7 @@ def report(
     whole = sum(s.est_ns for s in standings)
     kernels = _kernels(worth, sums, scene, whole, (share_of_ns(time, counted), counted))
     names = {s.key: sums[s.key][0].signature.kernel for s in standings if s.key in sums}
+    found = [*_outliers(kernels), *mistakes(scene.conditions, steady, standings, names, cpu=scene.cpu)]
     return {
         "verdict": told.as_json(),
         "time": time.as_json(),
@@ -122,12 +125,25 @@ def report(
         "unmeasured": list(scene.conditions.unmeasured),
         "unjudged": _unjudged(standings, sums, scene, told),
         "commands": _commands(told, scene, kernels),
-        "warnings": [
-            {**found, "text": _text(found["mistake"], scene)}
-            for found in mistakes(scene.conditions, steady, standings, names, cpu=scene.cpu)
-        ],
+        "warnings": [{**one, "text": _text(one["mistake"], scene)} for one in found],
         "rows": kernels,
     }
+
+
+def _outliers(kernels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Ranked rows that a few slow calls put there."""
+    return [
+        {
+            "mistake": "slow_calls",
+            "rank": row["rank"],
+            "kernel": row["kernel"],
+            "share": row["slow_share"],
+            "median_ns": row["p50_ns"],
+            "longest_ns": row["max_ns"],
+        }
+        for row in kernels
+        if (row["slow_share"] or 0.0) > MOSTLY
+    ]
 
 
 def _text(mistake: str, scene: Scene) -> str:
@@ -202,6 +218,7 @@ def _kernels(
                 "rank": rank,
                 "winnable_share": s.winnable_ns * of_span,
                 "cumulative_share": ratio(so_far, total),
+                "slow_share": _slow_share(s, sums[s.key]),
                 "advice": helps(
                     signature,
                     s.bound,
@@ -215,6 +232,18 @@ def _kernels(
             }
         )
     return found
+
+
+def _slow_share(s: Standing, sums: Sequence[StatSum]) -> float | None:
+    """What share of the winnable time lies in calls that took ``SLOW`` medians and more; None without histograms.
+
+    A kernel that is far from its roof is so in every call. Where a few calls make the mean, something else held them
+    up: a preempted thread, a device shared with others, pages that were not there.
+    """
+    histogram = Histogram.merged(one.histogram for one in sums if one.histogram is not None)
+    if not histogram.total or s.fraction is None or s.fraction >= 1.0:
+        return None
+    return min(1.0, histogram.beyond(SLOW) / (1.0 - s.fraction))
 
 
 def _ranked(rank: int, command: dict[str, Any] | None) -> dict[str, Any] | None:

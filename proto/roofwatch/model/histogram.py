@@ -67,6 +67,15 @@ class Histogram:
         """How many values were counted."""
         return sum(self.counts)
 
+    def beyond(self, factor: float) -> float:
+        """The share of all time that calls of ``factor`` medians and more took longer than the median; 0 when empty."""
+        median = self.percentile(0.5)
+        if median is None:
+            return 0.0
+        middles = [(middle_of(self.low + i), n) for i, n in enumerate(self.counts) if n]
+        whole = math.fsum(middle * n for middle, n in middles)
+        return math.fsum((middle - median) * n for middle, n in middles if middle >= factor * median) / whole
+
     def percentile(self, q: float) -> float | None:
         """The value in nanoseconds at quantile ``q`` in [0, 1]; None when empty."""
         total = self.total

@@ -10,6 +10,7 @@ from roofwatch.cli.render import ascend, commands, gaps, kernels, measured, text
 from roofwatch.cli.render.bars import bar, words
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis import KERNELS
+from roofwatch.model.diagnosis_report import MOSTLY
 from roofwatch.model.record import Bound
 from roofwatch.model.timeline import BUSY_PARTS
 
@@ -50,7 +51,8 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     lines += ["", "2  Kernels worth touching, by what reaching the roof would win back", *_kernels(answer, room)]
     lines += ["", "3  What helps", *_helps(answer["rows"], room)] if answer["rows"] else []
     deeper = commands.listed(answer, FIXES_FROM, room)
-    lines += ["", "4  Look deeper (CMD: the job's command)", *deeper] if deeper else []
+    number = 4 if answer["rows"] else 3
+    lines += ["", f"{number}  Look deeper (CMD: the job's command)", *deeper] if deeper else []
     warned = [line for warning in answer["warnings"] for line in _warning(warning, room)]
     lines += ["", "Beware", *warned] if warned else []
     return "\n".join(lines) + "\n"
@@ -220,6 +222,8 @@ def _judged(row: Row) -> str:
     said = f"#{row['rank']} {kind}: {bound}, at {text.percent(row['roof_fraction'])} of its roof{precision}"
     if kernels.partly(row):
         said += f", as far as that is known: of {text.percent(row['roofed_share'])} of its time"
+    if (row.get("slow_share") or 0.0) > MOSTLY:
+        said += ", most of it in a few slow calls (see Beware)"
     return said
 
 
