@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from roofwatch.cli import wire
+from roofwatch.cli.asking import ask
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store.filter import Filter
 
 # isort: split
 import grpc
@@ -21,6 +24,9 @@ import grpc
 SLACK_S = 60.0  # beyond the time given to the processes: agents and steps are found first, ends are told by agents
 LIST_WITHIN_S, FETCH_WITHIN_S = 20.0, 3600.0
 STOPPING = "the store is stopping"  # as a store says it
+STORED_WITHIN_S, POLL_S = 5.0, 0.25  # a trace is read and sent in a second
+BEFORE_NS = 600_000_000_000  # clocks of nodes differ, and the first windows of several may have begun early
+WINDOWS_EACH, WINDOWS_BESIDE = 4, 200  # of the latest that are looked at, by process and beside them
 SHORTEST_PREFIX, UID_DIGITS = 4, 32
 OUTCOMES = {pb.ASKED: "asked", pb.TAKEN: "taken", pb.REFUSED: "refused", pb.TIMED_OUT: "timed_out", pb.LOST: "lost"}
 
@@ -68,6 +74,28 @@ def capture(address: str, request: pb.CaptureRequest, found: Told, told: Told) -
                 rows[key] |= _outcome(event.outcome)
                 told(rows[key])
     return {"schema_version": 1, "query": _query(request), "coverage": coverage, "rows": list(rows.values())}
+
+
+def not_stored(address: str, answer: Answer, begin_ns: int, within_s: float = STORED_WITHIN_S) -> int:
+    """How many of the windows taken the store does not have after a while; 0 where it may not be asked.
+
+    An agent tells that a window was taken before it has read the trace; who asks next would not find it.
+    """
+    wanted = {row["window"] for row in answer["rows"] if row["outcome"] == "taken" and row["window"]}
+    given = {name: answer["query"][name] for name in ("job", "process", "model", "node")}
+    most = len(answer["rows"]) * WINDOWS_EACH + WINDOWS_BESIDE
+    asked = Filter(since_unix_ns=begin_ns - BEFORE_NS, **given)
+    end = time.monotonic() + within_s
+    while wanted:
+        try:
+            there = ask("windows", asked, most, store=address, db=None)["rows"]
+        except RoofwatchError:
+            return 0
+        wanted -= {row["uid"] for row in there}
+        if time.monotonic() > end:
+            break
+        time.sleep(POLL_S if wanted else 0)
+    return len(wanted)
 
 
 def _query(request: pb.CaptureRequest) -> Answer:
@@ -151,7 +179,9 @@ def the_one(address: str, begin: str) -> Answer:
         away = answer["coverage"]["silent"]
         nodes = ", ".join(each["node"] for each in away[:3])
         also = f"; {nodes} did not answer" if away else ""
-        raise RoofwatchError(f"no agent keeps a trace of window {begin}{also}: see 'roofwatch trace list'.")
+        raise RoofwatchError(
+            f"no agent that is connected keeps a trace of window {begin}{also}: see 'roofwatch trace list'."
+        )
     if len({row["window"] for row in rows}) > 1:
         raise RoofwatchError(f"{len(rows)} kept traces begin with {begin}: give more digits of the window's uid.")
     return rows[0]

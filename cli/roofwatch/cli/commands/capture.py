@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ MOST_S = 600
 def command(store: str | None, form: str, ranks: tuple[int, ...], all_ranks: bool, timeout: int, **given: Any) -> int:
     """Take windows now and tell of each what became of it.
 
-    The records go to the store like those of any window.
+    The records go to the store like those of any window; it waits some seconds until they are there.
     """
     if ranks and all_ranks:
         raise click.UsageError("--rank names ranks and --all-ranks takes all: give one of them.")
@@ -73,14 +74,18 @@ def command(store: str | None, form: str, ranks: tuple[int, ...], all_ranks: boo
         which=which, node=given["node"], all_ranks=all_ranks, ranks=ranks, steps=given["steps"],
         duration_ms=given["duration_ms"], keep_trace=given["keep_trace"], within_ms=timeout // 1_000_000,
     )  # fmt: skip
+    begin_ns = time.time_ns()
     try:
         answer = controlling.capture(store or DEFAULT_ADDRESS, request, _found, _told)
+        missing = controlling.not_stored(store or DEFAULT_ADDRESS, answer, begin_ns)
     except KeyboardInterrupt:
         errors.say("interrupted: windows that were asked for may still be taken.")
         return errors.INTERRUPTED
     code = showing.show(answer, form, captures.KEYS, captures.report, lambda: captures.nothing(answer))
     for note in captures.notes(answer) if code == errors.DONE else ():
         errors.say(note)
+    if missing:
+        errors.say(captures.not_stored(missing))
     return code or captures.code(answer)
 
 

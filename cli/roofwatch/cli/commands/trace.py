@@ -76,7 +76,8 @@ def list_(store: str | None, node: str, form: str) -> int:
     left_out, away = answer["coverage"].pop("left_out"), answer["coverage"]["silent"]
     code = showing.show(
         answer, form, captures.TRACE_KEYS, lambda it, room: captures.traces(it, room, time.time_ns()),
-        "no agent keeps a trace: take one with 'roofwatch capture --keep-trace'.",
+        "no agent that is connected keeps a trace (those of agents that are away are listed when they are back): take "
+        "one with 'roofwatch capture --keep-trace'.",
     )  # fmt: skip
     for told in captures.silent(away):
         errors.say(told)
