@@ -46,6 +46,8 @@ CAN_UNSHARE = shutil.which("unshare") is not None and subprocess.run(
         (f"0::/../../../kubepods.slice/kubepods-pod{UNDER}.slice/cri-containerd-{ID}.scope", Place(ID, UID)),
         # A node of kind is a container itself: the innermost counts.
         (f"0::/docker/{OTHER}/a/kubelet-kubepods-pod{UNDER}.slice/cri-containerd-{ID}.scope", Place(ID, UID)),
+        # A privileged container makes up a pod below its own.
+        (f"0::/kubepods.slice/kubepods-pod{UNDER}.slice/crio-{ID}.scope/kubepods-pod{STATIC}.slice/x", Place(ID, UID)),
         # Docker, podman, nerdctl.
         (f"0::/system.slice/docker-{ID}.scope", Place(ID)),
         (f"4:memory:/docker/{ID}\n1:name=systemd:/docker/{ID}", Place(ID)),

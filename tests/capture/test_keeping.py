@@ -133,6 +133,25 @@ def test_bounds_of_what_waits_and_none_at_all(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "none").exists()
 
 
+def test_limits_change_while_it_runs(tmp_path: Path) -> None:
+    """A trace of 9 MiB: too large, then not, then none is kept."""
+
+    async def main() -> list[str]:
+        keeper = Keeping(Config(trace_mb=8), Traces(tmp_path, 64 * MIB, 3600, Counters()), Counters(), Log())
+        verdicts = []
+        for number, config in enumerate((Config(trace_mb=8), Config(trace_mb=10), Config(keep_traces_mb=0))):
+            keeper.configure(config)
+            verdict = asyncio.get_running_loop().create_future()
+            fd = memfd(bytes(9 * MIB))
+            keeper.keep(uid(number), fd, 9 * MIB, "kineto-json", member(), 5)
+            os.close(fd)
+            keeper.settled(uid(number), verdict.set_result)
+            verdicts.append(await asyncio.wait_for(verdict, 30))
+        return verdicts
+
+    assert asyncio.run(main()) == ["trace_too_large", "", OFF]
+
+
 def put(traces: Traces, number: int, data: bytes, kept_unix_ns: int) -> None:
     """A trace, as the daemon adds one."""
     fd = traces.draft(uid(number))

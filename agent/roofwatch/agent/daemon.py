@@ -103,7 +103,8 @@ def _hung_up(agent: Agent, again: Callable[[], Config] | None, log: Log) -> None
             agent.reload(again())
     except RoofwatchError as error:
         log.warning("not_reloaded", error=error)
-    notify(READY)
+    finally:
+        notify(READY)
 
 
 def _signalled(stopping: asyncio.Event) -> None:

@@ -71,7 +71,7 @@ class Intake:
         """Take another configuration, from the next window on."""
         self.scheduler.configure(self._config, config)
         self.parser.configure(config)
-        self.keeping.traces.limit(config.keep_traces_mb * MIB, config.keep_traces_hours * 3600)
+        self.keeping.configure(config)
         self._config = config
 
     def registered(self, member: Member) -> None:

@@ -43,6 +43,11 @@ class Keeping:
         self._verdicts: dict[str, str] = {}  # uid → why not kept, "" where it is
         self._waiting: dict[str, list[Settled]] = {}
 
+    def configure(self, config: Config) -> None:
+        """Take other limits, from the next trace on."""
+        self._trace_bytes = config.trace_mb * MIB
+        self.traces.limit(config.keep_traces_mb * MIB, config.keep_traces_hours * 3600)
+
     def keep(self, uid: str, fd: int, size: int, form: str, member: Member, start_unix_ns: int) -> None:
         """Copy a trace; the descriptor stays the caller's."""
         if not self.traces.most_bytes or len(self._copies) >= WAITING_MOST:

@@ -44,11 +44,14 @@ class Place:
 
 
 def of_cgroup(text: str) -> Place:
-    """From the lines of ``/proc/PID/cgroup``, of both versions; of containers within containers the innermost."""
+    """From the lines of ``/proc/PID/cgroup``, of both versions; of containers within containers the innermost.
+
+    Of pods the outermost: it is the one that this node's kubelet made, and below it a container may make others up.
+    """
     paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
     own = [path for path in paths if _OF_A_USER not in path]
     containers = [names[-1] for path in paths if (names := _CONTAINER.findall(path))]
-    pods = [uids[-1].replace("_", "-") for path in own if (uids := _POD.findall(path))]
+    pods = [uids[0].replace("_", "-") for path in own if (uids := _POD.findall(path))]
     jobs = [
         f"slurm:{of[1]}" + (f".{of[2]}" if (of[2] or "").isdigit() else "")
         for path in own
