@@ -1,8 +1,9 @@
 """What a parse worker may still do once it has begun: compute, read Python's own files, and talk on the socket it has.
 
 A fault in a reader, a decompressor or SQLite could let a hostile trace run code. That code finds no network, no other
-program, no file but the interpreter's, and no other process. Landlock (Linux 5.13 and later) keeps files, seccomp
-keeps system calls; what a kernel or a machine does not offer is left out, and ``confine`` tells what it could take.
+program, no file but the interpreter's, no other process, and of the kernel nothing that root may change. Landlock
+(Linux 5.13 and later) keeps files, seccomp keeps system calls; what a kernel or a machine does not offer is left out,
+and ``confine`` tells what it could take.
 """
 
 from __future__ import annotations
@@ -61,6 +62,14 @@ DENIED: dict[str, tuple[int, int | None]] = {
     "sched_setaffinity": (203, 122), "sched_setattr": (314, 274), "migrate_pages": (256, 238), "move_pages": (279, 239),
     "kcmp": (312, 272), "process_madvise": (440, 440), "process_mrelease": (448, 448),
     "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "open_by_handle_at": (304, 265),
+    # What only root may do; an agent may run as root. finit_module takes a descriptor, and a job has passed one.
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "reboot": (169, 142), "settimeofday": (164, 170), "clock_settime": (227, 112),
+    "adjtimex": (159, 171), "clock_adjtime": (305, 266), "swapon": (167, 224), "swapoff": (168, 225),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "acct": (163, 89), "syslog": (103, 116),
+    "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "quotactl": (179, 60),
+    "fsopen": (430, 430), "fsmount": (432, 432), "fspick": (433, 433), "move_mount": (429, 429),
+    "open_tree": (428, 428), "mount_setattr": (442, 442), "vhangup": (153, 58), "personality": (135, 92),
 }  # fmt: skip
 
 
