@@ -32,13 +32,20 @@ def test_top_on_a_wide_terminal_shows_what_80_columns_leave_out(answer: Answer, 
 
 
 def test_the_next_command_is_told_where_devices_wait(answer: Answer) -> None:
-    """Idle 39 %: it stands under the head, whole or not at all; at 19 % idle there is no need."""
+    """Idle 39 %: it stands under the head, whole, in several lines where it is long; at 19 % idle there is no need."""
     then = "roofwatch diagnose --node gpu-07"
     assert kernels.report(answer, [], 80, then).splitlines()[3] == f"→ run: {then}"
-    assert "→ run" not in kernels.report(answer, [], 80, then + " x" * 40)
-    assert "→ run" not in kernels.report(answer, [], 80, "roofwatch diagnose '\x1b[2J'")
-    for hopeless in (then + " x" * 40, "roofwatch diagnose '\x1b[2J'"):
-        assert "→ run: roofwatch diagnose FILE\n" in kernels.report(answer, [], 80, hopeless, "roofwatch diagnose FILE")
+    long = f"roofwatch diagnose '/data/{'x y' * 22}.json' --graph-capture /data/{'c' * 50}.json"
+    lines = kernels.report(answer, [], 80, long, "roofwatch diagnose FILE").splitlines()
+    first = lines.index("→ run:")
+    assert [line.rstrip(" \\").strip() for line in lines[first + 1 : first + 4]] == [
+        "roofwatch diagnose",
+        f"'/data/{'x y' * 22}.json'",
+        f"--graph-capture /data/{'c' * 50}.json",
+    ]
+    hopeless = "roofwatch diagnose '\x1b[2J'"
+    assert "→ run" not in kernels.report(answer, [], 80, hopeless)
+    assert "→ run: roofwatch diagnose FILE\n" in kernels.report(answer, [], 80, hopeless, "roofwatch diagnose FILE")
     answer["timeline"] |= {"busy_ns": 8_100_000_000, "idle_ns": 1_900_000_000}
     assert "→ run" not in kernels.report(answer, [], 80, then)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Any
 
 import pytest
@@ -198,3 +199,15 @@ def test_several_processes_have_no_pid(db: Database, writer: Writer) -> None:
     assert host["arguments"][-2:] == ["--", "CMD"]
     (host,) = [c for c in ask("diagnose", Filter(process="2"), 5)["commands"] if c["what"] == "host"]
     assert host["arguments"][-2:] == ["--pid", "2"]
+
+
+def test_a_process_long_silent_has_no_pid(db: Database, writer: Writer) -> None:
+    """A window of an hour ago: the process may be gone and its pid another's; one of a minute ago is attached to."""
+    windows = [
+        timed(str(i), 100, idle(Cause.HOST, 900), process=process_of(pid=i + 1), start_unix_ns=time.time_ns() - ago_ns)
+        for i, ago_ns in enumerate((3600 * SECOND, 60 * SECOND))
+    ]
+    found = answers(db, writer, *windows)
+    told = {pid: found.run("diagnose", Filter(process=str(pid)), 5)["commands"] for pid in (1, 2)}
+    assert not any("--pid" in one["command"] for one in told[1])
+    assert any("--pid 2" in one["command"] for one in told[2])

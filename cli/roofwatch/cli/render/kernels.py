@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from roofwatch.cli.render import ascend, graphs, measured, text
+from roofwatch.cli.render.commands import shell
 from roofwatch.cli.render.table import Column, table
 from roofwatch.model.diagnosis_mistakes import BACKLOG
 from roofwatch.model.record import Bound
@@ -143,13 +145,16 @@ def _rest(rows: Sequence[Row]) -> float:
 
 
 def next_command(answer: Answer, commands: Sequence[str], room: int) -> list[str]:
-    """The next command, the first of these that fits, since half a command is none."""
+    """The next command, the first of these that a terminal can show, whole: where it is too wide in several lines."""
     waits = answer.get("timeline") or answer.get("summary") or {}
     busy, idle = (waits.get(f"est_{key}", waits.get(key, 0)) for key in ("busy_ns", "idle_ns"))
     if idle <= LONG_IDLE * (busy + idle):
         return []
-    lines = [f"→ run: {command}" for command in commands if command and command == text.clean(command)]
-    return [line for line in lines if text.width(line) <= room][:1]
+    told = next((command for command in commands if command and command == text.clean(command)), None)
+    if told is None:
+        return []
+    line = f"→ run: {told}"
+    return [line] if text.width(line) <= room else ["→ run:", *shell(shlex.split(told), room)]
 
 
 def _busy(answer: Answer) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.diagnosis import Key, Part, Standing, standing
@@ -26,6 +27,8 @@ from roofwatch.store.schema import BOUNDS, NO_KERNELS, processes, signatures, te
 from roofwatch.store.sums import COLUMN, Sums
 
 PEERS_MOST = peers.Most(windows=200, collectives=6_000)  # the latest: 0.05 s, and who is late now counts
+SILENT_NS, SILENT_WINDOWS = 180_000_000_000, 2  # without a window: then its pid is nothing to attach to
+INTERVAL_MOST_NS = 600_000_000_000  # that is reckoned with
 UID_DIGITS = 12  # of a window's uid in a command: enough among billions
 _TAKEN = windows.c.trigger != Trigger.IMPORTED  # by an agent
 COMMUNICATING = 0.05  # of the span: below it nobody needs to know who was late, and to find out takes seconds
@@ -141,10 +144,18 @@ def _phases(connection: Connection, of: Collection[Key]) -> set[Phase]:
 
 
 def _pid(connection: Connection, f: Filter) -> int | None:
-    """The one process that the filter means; None where it means several, or a file's, which has ended."""
-    live = windows_of(f, processes.c.pid).where(_TAKEN)
-    pids = connection.scalars(live.group_by(processes.c.id, processes.c.pid).limit(2)).all()
-    return int(pids[0]) if len(pids) == 1 and pids[0] else None
+    """The one process that the filter means, while it may be running; None for several, a file's, or one long silent.
+
+    No agent tells that a process ended: another may have its pid by now.
+    """
+    last, every = func.max(windows.c.start_unix_ns), func.max(windows.c.interval_ns)
+    taken = windows_of(f, processes.c.pid, last, every).where(_TAKEN)
+    found = connection.execute(taken.group_by(processes.c.id, processes.c.pid).limit(2)).all()
+    if len(found) != 1:
+        return None
+    pid, last_unix_ns, interval_ns = found[0]
+    silent_ns = max(SILENT_NS, SILENT_WINDOWS * min(interval_ns or 0, INTERVAL_MOST_NS))
+    return int(pid) if pid and last_unix_ns >= time.time_ns() - silent_ns else None
 
 
 def _live(connection: Connection, f: Filter) -> bool:
