@@ -102,6 +102,8 @@ def test_unknown_stays_unknown():
     }
     whole = messages.window_of({**window, "cost": cost})
     assert (whole.cost.free_ns, whole.cost.lost_in_ns, whole.cost.base_step_ns, whole.steps) == (5, -6, None, None)
+    backwards = messages.window_of({**window, "cost": {**cost, "base_step_ns": -5, "longest_step_ns": -1}}).cost
+    assert (backwards.base_step_ns, backwards.longest_step_ns) == (None, None)  # no step is shorter than nothing
     del cost["save_ns"]
     assert messages.window_of({**window, "cost": cost}).cost is None
     for needed in window:

@@ -81,6 +81,26 @@ def test_every_way_to_end_has_its_reason_and_the_next_trace_is_read(run_loop):
     run_loop(main)
 
 
+def test_a_fault_of_ours_over_one_trace_keeps_no_other_waiting(run_loop):
+    """Who is told of the first fails; the second, which waits behind it, is read, and the parser can stop."""
+
+    class Failing(Parsed):
+        def done(self, job, answer) -> None:
+            super().done(job, answer)
+            if len(self.answers) == 1:
+                raise ZeroDivisionError
+
+    async def main():
+        told = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        parsed = Failing()
+        assert await parsed.verdicts(job_for(b"ok 1"), job_for(b"ok 2")) == ["", ""]
+        await parsed.parser.stop(5)
+        assert [type(error) for error in told] == [ZeroDivisionError]
+
+    run_loop(main)
+
+
 def test_cpu_time_and_wall_time_are_limited(run_loop, monkeypatch):
     """A reader that spins is ended by its CPU limit (1 s), one that sleeps by the wall time; both are parse_time."""
     monkeypatch.setattr(parsing, "WALL_SLACK_S", 2.0)

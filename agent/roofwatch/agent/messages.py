@@ -17,7 +17,7 @@ MAX_ENTRIES = 64  # labels, versions, devices
 INT32 = (1 << 31) - 1
 INT64 = (1 << 63) - 1
 _COST_NEEDED = ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns")
-_COST_OPTIONAL = ("base_step_ns", "longest_step_ns", "lost_in_ns", "lost_after_ns")
+_COST_LENGTHS, _COST_LOST = ("base_step_ns", "longest_step_ns"), ("lost_in_ns", "lost_after_ns")
 MOST_LENGTHS, MOST_SHAPES = 8192, 256  # as a store takes them
 MOST_EXTENT = (1 << 32) - 1  # of a length, of sequences in a batch, of batches alike
 MOST_COUNT = (1 << 50) - 1  # also of ns: a segment with more is refused, and has windows of other jobs
@@ -186,9 +186,8 @@ def _cost(value: Any) -> Cost | None:
     needed = [integer(value.get(name), most=MOST_COUNT) for name in _COST_NEEDED]
     if any(entry is None for entry in needed):
         return None
-    base, longest, lost_in, lost_after = (
-        integer(value.get(name), least=-MOST_COUNT, most=MOST_COUNT) for name in _COST_OPTIONAL
-    )
+    base, longest = (integer(value.get(name), most=MOST_COUNT) for name in _COST_LENGTHS)
+    lost_in, lost_after = (integer(value.get(name), least=-MOST_COUNT, most=MOST_COUNT) for name in _COST_LOST)
     open_ns, quiesce, close, save, free = (entry or 0 for entry in needed)
     path, analysis = str(value["close_path"]), integer(value.get("parse_cpu_ns"), most=MOST_COUNT // 2)
     return Cost(path, open_ns, quiesce, close, save, free, base, longest, lost_in, lost_after, analysis)

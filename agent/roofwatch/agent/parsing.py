@@ -249,9 +249,11 @@ class Parser:
     def _finish(self, answer: link.Answer) -> None:
         job, self._current = self._current, None
         self._set_timer(IDLE_S, self._retire)
-        if job is not None:
-            self._done(job, answer)
-        if not self._queue:
-            self._idle.set()
-        else:
-            asyncio.get_running_loop().call_soon(self._next)  # not deeper and deeper where every job fails at once
+        try:
+            if job is not None:
+                self._done(job, answer)
+        finally:  # a fault there must not keep the others' traces waiting for ever
+            if not self._queue:
+                self._idle.set()
+            else:
+                asyncio.get_running_loop().call_soon(self._next)  # not deeper and deeper where every job fails at once
