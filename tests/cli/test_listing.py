@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from roofwatch.cli.render import listing
+from roofwatch.cli.render import listing, text
 
 NOW = 1_770_000_000_000_000_000  # 2026-02-02 02:40:00 UTC
 S = 1_000_000_000
+
+NEARLY = (
+    "\n≈ 0: below zero, or within twice what windows of the process vary by for nothing\n"
+    "(JSON: lost_ns, lost_noise_ns)\n"
+)
 
 NODE: dict[str, Any] = {
     "node": "gpu-07", "last_seen_unix_ns": NOW - 12 * S, "processes": 8, "devices": 8,
@@ -74,7 +79,7 @@ def test_processes() -> None:
         "node    pid model    rank device             seen windows steps busy  MFU   cost\n"
         "gpu-07 4711 llama-7b  3/8 1 × NVIDIA H100…  2 min      48    96 61 % 41 % 0.12 %\n"
         "gpu-07   99 –           – 1 × NVIDIA H100…  2 min       1     – 61 %    –      –\n"
-        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100…  2 min      48    96 61 % 41 %  ≈ 0 %\n"
+        "gpu-07  100 llama-7b  0/? 1 × NVIDIA H100…  2 min      48    96 61 % 41 %  ≈ 0 %\n" + NEARLY
     )
 
 
@@ -87,7 +92,7 @@ def test_windows() -> None:
         "start           pid steps length records busy  MFU linked judged    lost close\n"
         "02-02 02:40:00 4711     2 182 ms  12,345 61 % 38 %  100 %   98 % 21.3 ms native\n"
         "02-02 02:40:00 4711     2 182 ms  12,345 61 % 38 %  100 %   98 %     ≈ 0 native\n"
-        "02-02 02:40:00 4711     – 182 ms  12,345    –    –      –      –       – –\n"
+        "02-02 02:40:00 4711     – 182 ms  12,345    –    –      –      –       – –\n" + NEARLY
     )
 
 
@@ -227,10 +232,22 @@ def test_nothing_is_no_table() -> None:
 
 def test_costs_within_their_noise_are_about_nothing() -> None:
     """21.3 ms lost where windows vary by 10.65: two deviations are no noise; by a nanosecond more they are."""
-    for noise_ns, shown in ((10_650_000, "21.3 ms"), (10_650_001, "≈ 0")):
-        assert f" {shown} native" in listing.windows({"rows": [{**WINDOW, "lost_noise_ns": noise_ns}]}, 80, NOW)
+    note = (
+        "\n≈ 0: below zero, or within twice what windows of the process vary by for\n"
+        "nothing, here up to 21.3 ms (JSON: lost_ns, lost_noise_ns)\n"
+    )
+    for noise_ns, shown, end in ((10_650_000, "21.3 ms", "native\n"), (10_650_001, "≈ 0", note)):
+        drawn = listing.windows({"rows": [{**WINDOW, "lost_noise_ns": noise_ns}]}, 80, NOW)
+        assert f" {shown} native" in drawn
+        assert drawn.endswith(end)
     for noise_ns, shown in ((0, "0.12 %"), (1, "≈ 0 %")):
-        assert listing.processes({"rows": [{**PROCESS, "lost_noise_ns": noise_ns}]}, 80, NOW).endswith(f" {shown}\n")
+        drawn = listing.processes({"rows": [{**PROCESS, "lost_noise_ns": noise_ns}]}, 80, NOW)
+        assert drawn.split("\n\n")[0].rstrip("\n").endswith(f" {shown}")
+        assert ("≈ 0: below zero" in drawn) == (noise_ns == 1)
+    cost = {"windows": 4, "of_windows": 4, "share": 0.0012, "lost_ns": 100, "represented_ns": 9, "steps": 10}
+    for more, shown in (({"noise_ns": 50}, "0.12 %"), ({"noise_ns": 51}, "≈ 0 %"), ({"noise_ns": 1, "steps": 9}, "–")):
+        assert text.cost({**cost, **more}) == shown
+    assert text.cost({"share": 0.0012, "lost_ns": 1}) == "0.12 %"  # a store of an earlier version
 
 
 def test_a_process_left_alone_is_told_below_the_table() -> None:

@@ -184,7 +184,7 @@ def test_padding_and_cost_are_told(db: Database, writer: Writer) -> None:
     """30 of 100 tokens are padding; windows cost 50 of 1000 ns that they stand for."""
     cost = Cost("native", 1, 1, 1, 1, 1, base_step_ns=10, longest_step_ns=20, lost_in_ns=50, lost_after_ns=0)
     made = timed("a", 1000, represents_ns=1000, cost=cost)
-    padded = dataclasses.replace(made, padding=Padding(4, 70, 100, 49, 100))
+    padded = dataclasses.replace(made, padding=Padding(4, 70, 100, 49, 100), steps=10)
     found = answers(db, writer, padded).run("diagnose", Filter(), 5)["warnings"]
     assert {w["mistake"]: w["share"] for w in found} == {"padding": pytest.approx(0.3), "overhead": pytest.approx(0.05)}
     (told,) = [w for w in found if w["mistake"] == "overhead"]

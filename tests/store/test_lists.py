@@ -258,6 +258,9 @@ def test_what_windows_cost_is_told_with_what_it_varies_by(db: Database, writer: 
     rows = {row["pid"]: row for row in found.run("processes", Filter())["rows"]}
     assert (rows[1]["lost_noise_ns"], rows[1]["lost_share"]) == (71, pytest.approx(520 / 4000))
     assert (rows[2]["lost_noise_ns"], rows[2]["lost_share"], rows[2]["lost_ns"]) == (None, None, -7)
+    for process, told in (("1", (71, 10)), ("2", (None, 9)), (None, (71, 19))):
+        cost = found.run("top", Filter(process=process))["cost"]
+        assert (cost["noise_ns"], cost["steps"]) == told, process
 
 
 def test_windows(db: Database, writer: Writer) -> None:

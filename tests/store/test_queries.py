@@ -186,6 +186,7 @@ def test_causes_and_cost(db: Database, writer: Writer) -> None:
     }
     assert found["cost"] == {
         "windows": 2, "of_windows": 4, "lost_ns": 70, "represented_ns": 11_000, "share": pytest.approx(70 / 11_000),
+        "steps": None, "noise_ns": None,
     }  # fmt: skip
 
 
@@ -207,6 +208,7 @@ def test_empty_database(db: Database) -> None:
         assert found["schema_version"] == 1
     assert Queries(db).run("top", Filter())["cost"] == {
         "windows": 0, "of_windows": 0, "lost_ns": None, "represented_ns": None, "share": None,
+        "steps": None, "noise_ns": None,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from roofwatch.model.record import Cause, Device, DeviceWindow, IdleCause, Window
 
 SCHEMA_VERSION = 1
+COST_STEPS_LEAST = 10  # inside windows: with fewer a slow step of the job's own is taken for what profiling costs
 SOURCES = ("daily", "hourly", "raw")  # of an answer from a store, the coarsest first
 
 
@@ -145,6 +146,20 @@ class CoverageSum:
 def ratio(part: float, whole: float) -> float | None:
     """Part ÷ whole, None where there is no whole."""
     return part / whole if whole else None
+
+
+def cost_share(told: Mapping[str, Any] | None) -> float | None:
+    """What profiling cost: 0 where that is nothing but noise, None where it is not known. One rule for every answer.
+
+    ``told`` has ``share, lost_ns, steps, noise_ns``. It is known from ``COST_STEPS_LEAST`` steps inside windows on, and
+    noise below zero and within two deviations. A store of an earlier version tells neither steps nor deviation.
+    """
+    if not told or told["share"] is None:
+        return None
+    steps, noise = told.get("steps", COST_STEPS_LEAST), told.get("noise_ns")
+    if (steps or 0) < COST_STEPS_LEAST:
+        return None
+    return 0.0 if told["share"] < 0 or (noise is not None and told["lost_ns"] < 2 * noise) else float(told["share"])
 
 
 def weight_of(window: Window, device: DeviceWindow) -> float:

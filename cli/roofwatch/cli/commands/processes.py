@@ -18,8 +18,8 @@ Examples:
 steps  optimizer steps inside the windows taken, not all that the job made
 busy   share of the devices' time with work on them, over the windows taken
 cost   share of the job's time that taking windows took from it; "≈ 0 %":
-       below what the steps' own variation lets be seen; unknown before
-       windows have held 10 steps
+       below zero, or within twice what windows of the process vary by for
+       nothing; unknown before windows have held 10 steps
 spent  what windows cost its job, of the last hour, as its agent charged them
 every  how long between two windows; "why": schedule, learning (the first
        windows), cold_start, budget, hard_stop, residue (steps stayed slower

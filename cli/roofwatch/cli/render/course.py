@@ -20,10 +20,11 @@ Row = Mapping[str, Any]
 MARKS_MOST = 24  # of a line: a day by hours
 MARKS = "▁▂▃▄▅▆▇█"
 NOTHING = "·"
+TIMES = 10.0  # from there on per cent are no figure to read
 SPAN_LEAST = 0.05  # of the least mean: less is drawn as little, for it is mostly noise
 LEGEND = (
     "▁ to █: time from nothing, mean of a call from its least, each to its most on that line (of means 5 % more at "
-    "least); · no kernels. varies: the most of the means beyond the least"
+    "least); · no kernels. varies: the most of the means beyond the least (×: so many times it)"
 )
 _IDENTITY = ("kernel", "op", "module", "node", "device", "index", "uuid", "process")
 
@@ -117,8 +118,13 @@ def _cells(rank: int, group: Row, name: str, marks: Sequence[_Mark], *, several:
         sparkline([mark.est_ns if mark.calls else None for mark in marks], 0.0),
         text.duration(group["mean_ns"]),
         sparkline(means, min(known, default=0.0), SPAN_LEAST * min(known, default=0.0)),
-        text.percent(max(known) / min(known) - 1) if len(known) > 1 and min(known) > 0 else text.UNKNOWN,
+        _varies(max(known) / min(known)) if len(known) > 1 and min(known) > 0 else text.UNKNOWN,
     ]
+
+
+def _varies(ratio: float) -> str:
+    """By how much the most is more than the least; from ten times on how many times it is."""
+    return f"{text.significant(ratio)} ×" if ratio >= TIMES else text.percent(ratio - 1)
 
 
 def sparkline(values: Sequence[float | None], least: float, span: float = 0.0) -> str:

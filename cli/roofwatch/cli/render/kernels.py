@@ -98,12 +98,12 @@ def _together(models: Sequence[str], room: int, *, apart: bool) -> list[str]:
 
 def _cost(cost: Row | None) -> list[str]:
     """What windows cost the jobs, and of how many it is known; nothing where it is known of less than half of them."""
-    if not cost or cost["share"] is None or cost["windows"] < COST_LEAST * cost["of_windows"]:
+    if not cost or text.cost(cost) == text.UNKNOWN or cost["windows"] < COST_LEAST * cost["of_windows"]:
         return []
     some = cost["windows"] < COST_WHOLE * cost["of_windows"]
     known, of = text.count(cost["windows"]), text.plural(cost["of_windows"], "window")
     told = f"{known} of {of}" if some else text.plural(cost["windows"], "window")
-    return [f"cost {text.lost_share(cost['share'])} (of {told})"]
+    return [f"cost {text.cost(cost)} (of {told})"]
 
 
 def devices(models: Sequence[str]) -> str:

@@ -71,7 +71,8 @@ def processes(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool =
     ``wide``: with place, budget and what was not taken, in lines as long as they are.
     """
     note = standing.left_alone(answer["rows"])
-    told = "\n".join(["", *textwrap.wrap(text.clean(note), room)]) + "\n" if note else ""
+    told = _nearly(answer["rows"], "lost_share", room)
+    told += "\n".join(["", *textwrap.wrap(text.clean(note), room)]) + "\n" if note else ""
     if not wide:
         return _lines(PROCESSES, answer["rows"], _process, room, now_ns) + told
     columns = (*PROCESSES, *standing.BUDGET, *standing.PROCESS_PLACE, *standing.SKIPPED)
@@ -89,7 +90,20 @@ def windows(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool = F
         [start, *_window(row), *([*standing.charged(row), *standing.budget(row), row["uid"]] if wide else [])]
         for start, row in zip(starts, answer["rows"], strict=True)
     ]
-    return "\n".join(table(columns, cells, WIDE if wide else room)) + "\n" if cells else ""
+    drawn = table(columns, cells, WIDE if wide else room)
+    return "\n".join(drawn) + "\n" + _nearly(answer["rows"], "lost_ns", room) if cells else ""
+
+
+def _nearly(rows: Sequence[Row], key: str, room: int) -> str:
+    """What "≈ 0" stands for, where it stands; of single windows with what that is here."""
+    hidden = [row for row in rows if row[key] is not None and (row[key] < 0 or _noise(row))]
+    if not hidden:
+        return ""
+    most = 2 * max(row.get("lost_noise_ns") or 0 for row in hidden)
+    here = f", here up to {text.duration(most)}" if most and key == "lost_ns" else ""
+    said = f"{text.NEARLY} 0: below zero, or within twice what windows of the process vary by for nothing{here}"
+    lines = textwrap.wrap(f"{said} (JSON: lost_ns, lost_noise_ns)", room, break_on_hyphens=False)
+    return "\n".join(["", *lines]) + "\n"
 
 
 def _lines(columns: Sequence[Column], rows: Sequence[Row], cells: Cells, room: int, now_ns: int) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from roofwatch.model.answer import cost_share
 
 UNKNOWN = "–"  # an en dash cannot be taken for a minus sign or a number
 ELLIPSIS = "…"
@@ -114,6 +116,13 @@ def mfu(share: float | None, known_share: float | None) -> str:
 def lost_share(share: float | None) -> str:
     """A cost for a sentence: a negative one is noise around nothing, "≈ 0 %"."""
     return f"{NEARLY} 0 %" if share is not None and share < 0 else percent_fine(share)
+
+
+def cost(told: Mapping[str, Any] | None) -> str:
+    """What profiling cost, of an answer's ``cost``: noise as "≈ 0 %", unknown with too few steps inside windows."""
+    share = cost_share(told)
+    noise = told is not None and share == 0 and told["share"]
+    return f"{NEARLY} 0 %" if noise else percent_fine(share)
 
 
 def lost_time(ns: float | None) -> str:

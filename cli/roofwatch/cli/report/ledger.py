@@ -152,7 +152,7 @@ def cost(answer: Row) -> Section:
     """What taking windows cost the jobs."""
     told = answer["cost"]
     title = "What the profiling cost"
-    if not told or told["share"] is None:
+    if not told or text.cost(told) == text.UNKNOWN:
         return Section(
             "cost",
             title,
@@ -166,7 +166,7 @@ def cost(answer: Row) -> Section:
         "cost",
         title,
         paragraphs(
-            f"{text.lost_share(told['share'])} of the jobs' time: {text.lost_time(told['lost_ns'])} lost of "
+            f"{text.cost(told)} of the jobs' time: {text.lost_time(told['lost_ns'])} lost of "
             f"{text.duration(told['represented_ns'])}, over {text.plural(told['windows'], 'window')}.",
             f"Of {unknown} it is not known: first windows, and jobs without optimizer steps."
             if told["of_windows"] > told["windows"]

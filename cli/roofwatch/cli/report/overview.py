@@ -41,7 +41,7 @@ def key_figures(answer: Row) -> Html:
             f"of compute time{_by_name(coverage)}" if coverage["classified_share"] is not None else "no compute time",
         ),
         ("MFU", text.mfu(coverage["mfu"], coverage["mfu_known_share"]), "model FLOPs, as a share of the peak"),
-        ("profiling cost", text.lost_share(cost["share"]) if cost else text.UNKNOWN, _cost_of(cost)),
+        ("profiling cost", text.cost(cost), _cost_of(cost)),
     ]
     return el(
         "ul",
@@ -64,7 +64,7 @@ def _by_name(coverage: Row) -> str:
 
 
 def _cost_of(cost: Row | None) -> str:
-    if not cost or cost["share"] is None:
+    if not cost or text.cost(cost) == text.UNKNOWN:
         return "not known: a file, or jobs without optimizer steps"
     return f"of the jobs' time, known of {text.count(cost['windows'])} of {text.plural(cost['of_windows'], 'window')}"
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Double, Select, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Double, Select, case, cast, func, select
 
 from roofwatch.model.answer import CoverageSum, MfuSum, ratio
 from roofwatch.model.timeline import TimelineSum
@@ -22,6 +22,7 @@ from roofwatch.store.schema import drop_sums, window_sums, windows
 
 __all__ = ["MFU", "cost", "coverage", "dropped", "figures", "lost", "lost_noise", "mfu_by", "mfu_of", "summary"]
 
+NOISE_MOST = 1_000  # windows: of more the loss grows with their number and its deviation with the root of that
 MFU = ("mfu_peak_ns", "mfu_span_ns", "mfu_model_ns", "mfu_known_ns", "mfu_left_out_ns")
 _PLAIN = (
     "windows", "device_records", "device_time_ns", "host_device_time_ns", "linked_ns", "backlog_ns", "classifiable_ns",
@@ -138,8 +139,24 @@ def lost_noise(connection: Connection, f: Filter, shown: Collection[int]) -> dic
     return {process: math.sqrt(squares / count) for process, count, squares in found if count > 1}
 
 
+def _noise(connection: Connection, f: Filter) -> int | None:
+    """By how much the loss of all windows varies for nothing, as ``lost_noise`` has it of single ones."""
+    w, ns = windows.c, cast(lost(), Double)
+    below = case((lost() < 0, 1), else_=0)
+    query = windows_of(
+        f, w.process_id, func.sum(below), func.sum(below * ns * ns), total(FIGURES["cost_windows"])
+    ).where(w.lost_in_ns.is_not(None))
+    found = connection.execute(query.group_by(w.process_id).order_by(w.process_id)).all()
+    told = [squares / count * number for _, count, squares, number in found if count > 1]
+    return round(math.sqrt(math.fsum(map(float, told)))) if told else None
+
+
 def cost(connection: Connection, f: Filter) -> dict[str, Any]:
-    """What profiling cost the jobs, over the windows whose cost and represented time are both known."""
+    """What profiling cost the jobs, over the windows whose cost and represented time are both known.
+
+    With the steps inside all windows, and what the loss varies by for nothing: without them nobody can tell whether it
+    is one (``model.answer.cost_share``).
+    """
     found = figures(connection, f)
     count = found["cost_windows"] or 0
     return {
@@ -147,5 +164,7 @@ def cost(connection: Connection, f: Filter) -> dict[str, Any]:
         "of_windows": found["windows"] or 0,
         "lost_ns": found["lost_ns"] if count else None,
         "represented_ns": found["cost_represented_ns"] if count else None,
+        "steps": found["steps"],
+        "noise_ns": _noise(connection, f) if count and found["windows"] <= NOISE_MOST else None,
         "share": ratio(found["lost_ns"] or 0, found["cost_represented_ns"] or 0) if count else None,
     }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from roofwatch.model.answer import ratio
+from roofwatch.model.answer import cost_share, ratio
 from roofwatch.model.diagnosis import Key, Part, Standing, standing
 from roofwatch.model.diagnosis_mistakes import Conditions
 from roofwatch.model.diagnosis_report import Calls, Scene, chosen, is_training, report
@@ -128,7 +128,7 @@ def _conditions(connection: Connection, f: Filter, unmeasured: list[dict[str, An
         backlog_share=ratio(seen.backlog_ns, seen.device_time_ns),
         graph_share=ratio(seen.graph_ns, seen.device_time_ns),
         padding=_padding([found[f"padding_{name}"] for name in padding]),
-        cost_share=lost["share"],
+        cost_share=cost_share(lost),
         cost_windows=lost["windows"],
         graph_loose_share=ratio(seen.graph_ns - seen.graph_attributed_ns, seen.device_time_ns),
         unmeasured=unmeasured,

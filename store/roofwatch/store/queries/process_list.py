@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from roofwatch.model import resource
-from roofwatch.model.answer import ratio
+from roofwatch.model.answer import COST_STEPS_LEAST, ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import MFU, lost_noise, mfu_of
@@ -21,7 +21,6 @@ from roofwatch.store.queries.scope import among, device_matches, owners, times
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, bucket_of
 from roofwatch.store.rollup_sources import aggregates
 
-STEPS_LEAST = 10  # inside a process's windows: with fewer a slow step of its own is taken for what profiling costs
 SUMS = ("windows", "steps", "device_time_ns", "lost_ns", "cost_represented_ns", "cost_windows", *MFU)
 # Of a window and of a process alike: ``BudgetState``. Null where the agent did not tell, as earlier ones do not.
 BUDGET = (
@@ -122,7 +121,7 @@ def _figures(row: Any, on: Devices | None, noise: float | None) -> dict[str, Any
     """What its windows tell."""
     took = hasattr(row, "windows")
     lost_ns, represented_ns = (row.lost_ns, row.cost_represented_ns) if took else (None, None)
-    enough = took and (row.steps or 0) >= STEPS_LEAST
+    enough = took and (row.steps or 0) >= COST_STEPS_LEAST
     return {
         "device": None if on is None else on.model,
         "devices": None if on is None else on.count,
