@@ -133,6 +133,15 @@ def test_bounds_of_what_waits_and_none_at_all(tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "none").exists()
 
 
+def test_a_descriptor_that_cannot_be_doubled_is_a_trace_not_kept(tmp_path: Path) -> None:
+    """Where descriptors run out the window must not be lost with it, nor its process wait for ever."""
+    keeper = Keeping(Config(), Traces(tmp_path, MIB, 3600, Counters()), Counters(), Log())
+    keeper.keep(uid(0), -1, 9, "kineto-json", member(), 5)
+    verdicts: list[str] = []
+    keeper.settled(uid(0), verdicts.append)
+    assert verdicts == ["Bad file descriptor"]
+
+
 def test_limits_change_while_it_runs(tmp_path: Path) -> None:
     """A trace of 9 MiB: too large, then not, then none is kept."""
 

@@ -53,12 +53,16 @@ class Keeping:
         if not self.traces.most_bytes or len(self._copies) >= WAITING_MOST:
             self._verdict(uid, OFF if not self.traces.most_bytes else FULL)
             return
+        try:
+            own = os.dup(fd)
+        except OSError as error:  # too many are open: the window itself is still read
+            self._verdict(uid, f"{error.strerror}")
+            return
         process = member.process
         note = Note(
             uid, form, 0, "", 0, start_unix_ns, f"{process.id:016x}", process.pid, process.job or "",
             process.model or "", process.user or "", -1 if process.rank is None else process.rank,
         )  # fmt: skip
-        own = os.dup(fd)
         self._copies[uid] = asyncio.create_task(self._copy(note, own, size))
 
     def settled(self, uid: str, told: Settled) -> None:
