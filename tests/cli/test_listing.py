@@ -262,3 +262,10 @@ def test_a_process_left_alone_is_told_below_the_table() -> None:
     many = [{**left, "pid": pid} for pid in range(1, 6)]
     assert "pid 1, 2, 3 and 2 more: left alone" in listing.processes({"rows": many}, 80, NOW)
     assert "left alone" not in listing.processes({"rows": [PROCESS]}, 80, NOW)
+
+
+def test_a_process_was_seen_when_its_agent_last_told_of_it() -> None:
+    """Or when it gave a window, whichever is later."""
+    for told_ago_s, shown in ((12, "12 s"), (900, "125 s")):
+        row = {**PROCESS, "last_window_unix_ns": NOW - 125 * S, "told_unix_ns": NOW - told_ago_s * S}
+        assert (" 12 s " in listing.processes({"rows": [row]}, 80, NOW)) is (shown == "12 s")

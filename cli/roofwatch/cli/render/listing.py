@@ -131,7 +131,7 @@ def _wide_process(row: Row, now_ns: int) -> list[str]:
 
 
 def _process(row: Row, now_ns: int) -> list[str]:
-    seen_ns = row["last_window_unix_ns"] or row.get("told_unix_ns")
+    seen_ns = max(row["last_window_unix_ns"] or 0, row.get("told_unix_ns") or 0) or None
     rank = text.UNKNOWN if row["rank"] is None else f"{row['rank']}/{row['world_size'] or '?'}"
     return [
         text.clean(row["node"]),
