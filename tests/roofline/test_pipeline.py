@@ -13,8 +13,10 @@ from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
     Bound,
+    Cause,
     Device,
     Evidence,
+    IdleCause,
     KernelStat,
     Node,
     Peak,
@@ -26,6 +28,7 @@ from roofwatch.model.record import (
     Window,
 )
 from roofwatch.model.roofline import beyond
+from roofwatch.model.timeline import sum_of
 
 H100 = RawDevice("nvidia", "NVIDIA H100 80GB HBM3", 0, 132, 85_018_279_936, span_ns=10_000_000, busy_ns=5_000_000)
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas"
@@ -375,6 +378,31 @@ def test_the_ledger_and_the_window_carry_what_the_reader_saw():
     assert (found.start_unix_ns, found.duration_ns, found.steps, found.represents_ns) == (7, 99, 5, 11)
     assert (found.process.rank, found.process.world_size) == (3, 8)
     assert (found.span_ns, found.busy_ns) == (10_000_000, 5_000_000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "startup_ns"),
+    [
+        ({}, None, 700),
+        ({"trigger": Trigger.IMPORTED}, None, 0),
+        ({"represents_ns": 10}, None, 0),  # not its first window
+        ({"first_step": 0}, None, 0),
+        ({}, 1, 0),
+    ],
+)
+def test_the_first_window_before_any_work_is_startup(changes, steps, startup_ns):
+    """700 ns idle in two stretches: all start-up where nothing was recorded yet, so that nothing steady is left."""
+    idle = IdleCause(Cause.HOST, 700, 2, 400, "waiting")
+    cpu = RawDevice("cpu", "", span_ns=700, causes=(idle,))
+    context = replace(CONTEXT, **{"trigger": Trigger.PERIODIC, **changes})
+    raw = RawProfile("kineto", [cpu], [], 7, 700, steps, False, False, 7)
+    found = window_of(raw, context)
+    (cause,) = found.devices[0].causes
+    assert (cause.total_ns, cause.startup_ns, cause.longest_ns) == (700, startup_ns, 400)
+    steady = sum_of(found).steady()
+    assert (steady.sampled.span_ns, list(steady.causes)) == ((0, []) if startup_ns else (700, [Cause.HOST]))
+    busy = replace(raw, groups=[group("aten::mm", 5, category=Category.CPU_OP)])
+    assert window_of(busy, context).devices[0].causes[0].startup_ns == 0
 
 
 def test_devices_are_joined_with_what_the_hook_registered():

@@ -11,7 +11,7 @@ from roofwatch.collectors.classify import classify
 from roofwatch.collectors.normalize import normalize
 from roofwatch.collectors.storable import storable
 from roofwatch.model.devices import calibration_file, identify, merged_peaks, with_measured
-from roofwatch.model.record import Device, DeviceState, DeviceWindow, Ledger, Process, Vendor, Window
+from roofwatch.model.record import Device, DeviceState, DeviceWindow, Ledger, Process, Trigger, Vendor, Window
 
 
 def window_of(raw: RawProfile, context: WindowContext) -> Window:
@@ -23,6 +23,8 @@ def window_of(raw: RawProfile, context: WindowContext) -> Window:
     steps = raw.steps if raw.steps is not None else context.steps
     if steps is None:
         raw = replace(raw, groups=[replace(group, step_calls=0, step_ns=0) for group in raw.groups])
+    if _starting(raw, context):
+        raw = replace(raw, devices=[_all_startup(device) for device in raw.devices])
     paths = context.peaks_files or (str(calibration_file()),)
     devices = [with_measured(device, paths) for device in join_devices(raw.devices, context.devices, raw.groups)]
     kernels, sums = classify(normalize(raw, devices), devices, borrowed=raw.borrowed == BORROWED)
@@ -57,6 +59,25 @@ def _of_registered(raw: RawProfile, registered: Sequence[Device]) -> RawProfile:
         return raw
     idle = [replace(raw.unused, vendor=d.vendor, name=d.model, index=d.index) for d in accelerators]
     return replace(raw, devices=idle, groups=[])
+
+
+def _starting(raw: RawProfile, context: WindowContext) -> bool:
+    """Whether a window saw a process before it began to work: its first one, live, without a record, an op or a step.
+
+    A job imports, builds its model and reads its data for seconds after it is attached to, and none of that comes back.
+    """
+    live_and_first = context.trigger is not Trigger.IMPORTED and context.represents_ns is None
+    nothing = not raw.groups and not raw.has_host_events and not raw.steps and not context.steps
+    return live_and_first and nothing and context.first_step is None
+
+
+def _all_startup(device: RawDevice) -> RawDevice:
+    """The same device, all of its idle time start-up: told, and left out of what steady work waited for."""
+    causes = tuple(
+        replace(one, startup_ns=one.total_ns, startup_count=one.count, steady_longest_ns=0, steady_example=None)
+        for one in device.causes
+    )
+    return replace(device, causes=causes)
 
 
 def join_devices(

@@ -45,7 +45,8 @@ def report(answer: Answer, title: Sequence[str], room: int) -> str:
     parts = [*title, text.plural(coverage["windows"], "window"), *kernels.mfu(coverage)]
     lines = text.joined([text.clean(part) for part in parts if part], room)
     if answer["verdict"]["first_cause"] is None:
-        return "\n".join(lines) + "\n"
+        begun = _begun(answer["startup"], room)
+        return "\n".join([*lines, *(["", *begun[:-1]] if begun else [])]) + "\n"
     lines += ["", *_begun(answer["startup"], room), *first(answer["verdict"], room)]
     lines += ["", "1  Where the time went", *_where(answer, room)]
     lines += ["", "2  Kernels worth touching, by what reaching the roof would win back", *_kernels(answer, room)]
