@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from roofwatch.cli import demonstration
+from roofwatch.cli.supervise import children
+from roofwatch.model import devices
+from roofwatch.model.record import Device, Peak, Peaks, Vendor
 
 MS = 1_000_000
 WINDOW = {"open_ns": 1 * MS, "quiesce_ns": 0, "close_ns": 10 * MS, "save_ns": 5 * MS, "free_ns": None}
@@ -81,3 +87,35 @@ def test_all_jobs_together() -> None:
         "together: 4 windows, 37 ms lost to each, 1.4 % of their time",
     ]
     assert len(said(PROCESS, encoder, windows=windows)) == 2
+
+
+def test_what_is_wrong_with_the_peaks_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Not measured, measured beside other work, and nothing to say; each with the command that mends it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    told = demonstration._doubt(1)
+    assert told is not None
+    assert "with 1 thread stay unknown, and with them verdicts" in told
+    assert told.endswith("Once it is idle: roofwatch devices calibrate --threads 1")
+    file = devices.calibration_file()
+    file.parent.mkdir(parents=True)
+    key = devices.calibration_key(Device(Vendor.CPU, devices.cpu_model(), units=1))
+    peaks = Peaks(bandwidth=Peak(1e10, "measured"))
+    devices.save_peaks(file, key, peaks, "two rounds differ by 48 % in bandwidth")
+    told = demonstration._doubt(1)
+    assert told is not None
+    assert "with 1 thread may be too low, and so roof and bound wrong (two rounds differ by 48 % in bandwidth)" in told
+    devices.save_peaks(file, key, peaks, None)
+    assert demonstration._doubt(1) is None
+
+
+def test_a_machine_too_busy_is_told_with_what_the_jobs_did(tmp_path: Path) -> None:
+    """Their layers and seconds, the load, and what to do: not the last line that they wrote."""
+    with children(tmp_path) as group:
+        jobs = [
+            group.start(name, ("/bin/sh", "-c", f"printf '{lines}'; exec sleep 30"), {})
+            for name, lines in (("inference", "17\\n18\\n"), ("training", ""))
+        ]
+        group.until(lambda: jobs[0].log.stat().st_size == 6, "it wrote nothing", 10)
+        told = demonstration._too_busy(150.2, jobs)
+    assert told.startswith("no window arrived within 150 s (inference: 2 layers, training: 0 seconds): this machine is")
+    assert told.endswith("Stop what else runs, or wait until it is done, and repeat: roofwatch demo")

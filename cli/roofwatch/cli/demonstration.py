@@ -108,9 +108,14 @@ def _calibrate(group: Children, env: Mapping[str, str], threads: int, say: Say) 
     wanted = [n for n in sorted({threads, every}) if not known(n)]
     if wanted:
         say(f"measuring this CPU with {' and with '.join(plural(n, 'thread') for n in wanted)}, once")
-    for n in wanted:
-        command = (*PROGRAM, "devices", "calibrate", "--force", "--threads", str(n))
-        group.ended(group.start("calibration", command, env), CALIBRATION_S)
+        command = (
+            *PROGRAM,
+            "devices",
+            "calibrate",
+            "--force",
+            *(word for n in wanted for word in ("--threads", str(n))),
+        )
+        group.ended(group.start("calibration", command, env), CALIBRATION_S * len(wanted))
     found = {n: told for n in sorted({threads, *wanted}) if (told := _doubt(n))}
     for told in found.values():
         say(told)
@@ -123,7 +128,7 @@ def _doubt(threads: int) -> str | None:
     if not known(threads):
         return (
             f"the CPU's peaks with {plural(threads, 'thread')} stay unknown, and with them verdicts: measuring took "
-            f"longer than {CALIBRATION_S:.0f} s or failed; is this machine busy? {again}"
+            f"too long or failed; is this machine busy? {again}"
         )
     doubt = doubted(threads)
     told = f"the CPU's peaks with {plural(threads, 'thread')} may be too low, and so roof and bound wrong ({doubt})."
