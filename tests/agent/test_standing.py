@@ -133,6 +133,18 @@ def test_a_window_that_had_begun_is_charged(agents, job, wait):
         assert spent == pytest.approx(0.03 / 60 if opened else 0, abs=0.003 / 60)
 
 
+def test_where_windows_cost_nothing_one_given_up_costs_nothing(agents, job, wait):
+    """By its steps the last window was free or less: one that is given up is not charged with all the time that it had."""
+    agent = agents("--interval", "0.5")
+    client = job(agent.socket)
+    client.answer(client.receive(), cost=cost_of(-5))  # noise: the steps inside were faster
+    wait(lambda: agent.status()["windows"].get("recorded") == 1, "a window read")
+    request = client.receive()
+    client.channel.send({"type": "refused", "request": request["request"], "reason": "checkpoint", "opened": True})
+    wait(lambda: agent.status()["refusals"].get("checkpoint") == 1, "a refusal")
+    assert agent.status()["process_list"][0]["budget"]["spent_share"] < 0.02 / 60  # what reading took
+
+
 def test_a_window_that_cannot_be_used_is_charged(agents, job, wait):
     """A message without a length, one without a descriptor, one of another day: each by what it says that it cost."""
     agent = agents("--interval", "0.5")

@@ -76,8 +76,8 @@ def _ns(value: float) -> int:
 
 def owed(slot: Slot, asked: Open) -> Paid:
     """What a window cost that never told: as much as others, or all the time that it might have taken."""
-    expected = slot.spending.expected_ns or asked.plan.max_ms * 1e6
-    return Paid(expected, 0, measured=False)
+    spending = slot.spending
+    return Paid(spending.expected_ns if spending.recent else asked.plan.max_ms * 1e6, 0, measured=False)
 
 
 @dataclass(slots=True)
