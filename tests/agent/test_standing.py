@@ -134,7 +134,7 @@ def test_a_window_that_had_begun_is_charged(agents, job, wait):
 
 
 def test_where_windows_cost_nothing_one_given_up_costs_nothing(agents, job, wait):
-    """By its steps the last window was free or less: one that is given up is not charged with all the time that it had."""
+    """By its steps the last window was free or less: one that is given up is not charged with all its time."""
     agent = agents("--interval", "0.5")
     client = job(agent.socket)
     client.answer(client.receive(), cost=cost_of(-5))  # noise: the steps inside were faster
