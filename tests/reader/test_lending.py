@@ -155,6 +155,19 @@ def test_steps_alike_lend_one_step() -> None:
     assert read(light(steps(4, 4, 4)), Wanted(2, lent=lent)).borrowed == CHANGED
 
 
+def test_values_that_differ_from_window_to_window_are_not_lent() -> None:
+    """One step each, so that none of them can see it alone; both have the same step all the same."""
+    first = read(steps(4, value="0."), Wanted(1, lend=True)).lent
+    second = read(steps(4, value="1."), Wanted(1, lend=True, lent=first)).lent
+    third = read(steps(4, value="1."), Wanted(1, lend=True, lent=second)).lent
+    alike = read(steps(4, value="0."), Wanted(1, lend=True, lent=first)).lent
+    assert digest(first) == digest(second) == digest(third) == digest(alike) != b""
+    for lent, value in ((alike, '["0.0", "0.0"]'), (second, None), (third, None)):
+        found = read(light(steps(4)), Wanted(1, lent=lent))
+        told = {group.kernel: (group.shapes, group.concrete) for group in found.groups}
+        assert told == {"gemm": ("[[4, 8], [8, 8]]", '["", ""]'), "add": ("[[4, 8], [1]]", value)}
+
+
 def test_a_window_without_kernels_lends_nothing() -> None:
     """Ops of a CPU have the same names whatever the batch size: nothing there would tell 512 rows from 8."""
     eight = steps(8, 8, device=False)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from roofwatch.agent import governor, standing
 from roofwatch.agent.governor import Account, Budget, Paid
-from roofwatch.agent.lending import TOTAL
+from roofwatch.agent.lending import DIGEST, TOTAL
 from roofwatch.agent.plan import WARM_UP_STEPS, Plan, Wish, plan
 from roofwatch.agent.ranks import run_of
 from roofwatch.agent.registry import Member
@@ -162,10 +162,10 @@ class Books:
         short = asked.reason == governor.BUDGET or asked.event_cap < self._schedule.max_events
         return self._schedule.light > 0 and short and asked.asker is None
 
-    def lent(self, member: Member) -> bytes:
-        """What a window of this process may borrow."""
+    def lent(self, member: Member, *, agreed: bool = True) -> bytes:
+        """What a window of this process may borrow; not ``agreed``: what the last one with shapes lent."""
         slot = self.slots.get(member)
-        return b"" if slot is None else slot.lending.lent
+        return b"" if slot is None else slot.lending.lent if agreed else slot.lending.kept[DIGEST:]
 
     def shapes_read(self, member: Member, *, lent: bytes | None = None, borrowed: str = "") -> None:
         """A window was read: ``lent`` what it lends (None: it was not asked), or ``borrowed`` what became of that."""

@@ -149,7 +149,8 @@ class Intake:
                 bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
                 lend=bool(arrived.shapes and arrived.steps and self.books.lends(answered)),
             )
-            lent = self.books.lent(member) if arrived.steps and not arrived.shapes else b""
+            borrows = bool(arrived.steps and not arrived.shapes)
+            lent = self.books.lent(member, agreed=borrows) if borrows or context.lend else b""
             config = self._config
             task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
             if answered.asker is not None and answered.asker.keep:

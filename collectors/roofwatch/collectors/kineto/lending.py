@@ -4,14 +4,15 @@ A window without shapes costs the job a third. Where each thread makes the same 
 the same kernels on the same grids, what an op worked on in the window with shapes it works on in this one. The check is
 of whole sequences: one op or kernel that differs, anywhere, and nothing is lent. What a window lends is one step, and
 only if all its steps are alike to the last shape. Names of ops alone tell nothing of shapes (another batch size has the
-same), so a window of a CPU, in which no kernel tells its grid, lends nothing.
+same), so a window of a CPU, in which no kernel tells its grid, lends nothing. Nor does a grid tell values (the longest
+of packed sequences): those that differ in two windows, one after the other, are not lent.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,10 @@ _KERNEL_COLUMNS = ("sort", "grid", "grid_x", "grid_y", "block", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a window of whole steps has to do with others: lend what it has, or borrow what another has lent."""
+    """What a window of whole steps has to do with others: lend what it has, or borrow what another has lent.
+
+    One that lends is given what the one before lent.
+    """
 
     steps: int
     lend: bool = False
@@ -55,12 +59,27 @@ class Line:
     kernels: list[tuple[int, int]]  # which op of the step, hash of what was launched; in order of launching
 
 
-def lend(columns: Columns, steps: int) -> bytes:
-    """The one step that all of a window's steps are, packed; empty where they differ, or there is too much of it."""
+def lend(columns: Columns, steps: int, before: bytes = b"") -> bytes:
+    """The one step that all of a window's steps are, packed; empty where they differ, or there is too much of it.
+
+    ``before``: what the window before lent. Values that were others there are left out.
+    """
     lines = _lines(columns, steps)
     if lines is None or not _checkable(lines):
         return b""
-    return _packed(lines)
+    known = (_unpacked(before) if before else None) or {}
+    return _packed({tid: _lasting(line, known[tid]) if tid in known else line for tid, line in lines.items()})
+
+
+def _lasting(line: Line, before: Line) -> Line:
+    if line.names != before.names:
+        return line
+    pairs = zip(line.inputs, before.inputs, strict=True)
+    return replace(line, inputs=[now if now == then else _without_values(now) for now, then in pairs])
+
+
+def _without_values(text: bytes) -> bytes:
+    return b"\0".join((*text.split(b"\0")[:_CONCRETE], b""))
 
 
 def borrow(columns: Columns, steps: int, lent: bytes) -> str:
@@ -212,7 +231,8 @@ def _inputs(ids: Ints, texts: list[bytes]) -> list[bytes] | None:
         first = parts[0]
         if any(other[:_CONCRETE] != first[:_CONCRETE] or len(other) != len(first) for other in parts[1:]):
             return None
-        result.append(b"\0".join(first if len(parts) == 1 else [*first[:_CONCRETE], b""]))
+        whole = b"\0".join(first)
+        result.append(whole if len(parts) == 1 else _without_values(whole))
     return result if any(text.strip(b"\0") for text in result) else None
 
 

@@ -77,8 +77,7 @@ def profile_of(
         dropped["after_window"] += leave_out_later(columns, window.end)
     may_be_cut = not document.whole and bool(outline.properties or len(columns.host))
     _require_records(columns, may_be_cut, window is not None and sound, _reasons(problems, dropped), name)
-    lent = lend(columns, wanted.steps) if wanted is not None and wanted.lend else b""
-    borrowed = borrow(columns, wanted.steps, wanted.lent) if wanted is not None and wanted.lent else ""
+    lent, borrowed = _shapes(columns, wanted)
     host = host_side(columns, window)
     read = _accounts(columns, host, outline, limits, known)
     start, end = bounds or _unix_hull(columns, outline.base_ns)
@@ -109,6 +108,13 @@ def profile_of(
         lent=lent,
         borrowed=borrowed,
     )
+
+
+def _shapes(columns: Columns, wanted: Wanted | None) -> tuple[bytes, str]:
+    """What the window lends, and what became of borrowing."""
+    if wanted is not None and wanted.lend:
+        return lend(columns, wanted.steps, wanted.lent), ""
+    return b"", borrow(columns, wanted.steps, wanted.lent) if wanted is not None and wanted.lent else ""
 
 
 def _step_lengths(host: Host) -> tuple[int, ...]:
@@ -187,7 +193,14 @@ def _require_records(columns: Columns, may_be_cut: bool, may_be_empty: bool, rea
         )
     else:
         what = "no events"
-    raise RoofwatchError(f"{name} holds {what}{reasons}.")
+    then = ""
+    if launching.any() or len(columns.ops):
+        then = (
+            ": its end is missing, get the whole file from where it was written"
+            if may_be_cut
+            else ": record it with ProfilerActivity.CUDA, and stop the profiler after a synchronize"
+        )
+    raise RoofwatchError(f"{name} holds {what}{reasons}{then}.")
 
 
 def _reasons(problems: list[str], dropped: Counter[str]) -> str:
