@@ -136,7 +136,8 @@ BROKEN_WITHOUT_RECORDS = {
 }  # fmt: skip
 BROKEN_IN_PART = {
     "concatenated_two_documents", "control_char_in_name", "invalid_utf8_in_name", "nan_inf_values",
-    "toplevel_list_unclosed", "trailing_comma_in_args", "unescaped_quote_in_name", "windows_backslash",
+    "negative_and_huge_dur", "toplevel_list_unclosed", "trailing_comma_in_args", "unescaped_quote_in_name",
+    "windows_backslash",
 }  # fmt: skip
 
 
@@ -151,7 +152,9 @@ def test_every_broken_trace_gives_records_or_a_sentence(roofwatch: Roofwatch, tr
         assert done.returncode == expected, (name, done.stderr)
         assert "Traceback" not in done.stderr
         lines = done.stderr.splitlines()
-        assert len(lines) == (0 if expected == 0 else 1), (name, lines)
+        nameless = name.startswith("toplevel_list")  # a list of events does not tell its device
+        assert len(lines) == (expected != 0) + nameless, (name, lines)
+        assert not nameless or "does not tell which device it was" in lines[0]
         assert all(line.startswith(f"roofwatch: {file}") for line in lines)
         if expected == 1:
             assert done.stdout == ""

@@ -107,6 +107,8 @@ def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
     found, known = in_vain(path, window, captures), conditions_of(window)
     if any(d.device.vendor is Vendor.ASCEND for d in window.devices):
         return [*found, *_ascend_hints(path, window, known)]
+    if nameless := _nameless(path, window):
+        found.append(nameless)
     if any(d.device.vendor is Vendor.CPU for d in window.devices) and not known.shapeless_windows:
         return found
     if known.opless_windows:
@@ -122,6 +124,17 @@ def hints(path: Path, window: Window, captures: Sequence[Path]) -> list[str]:
             "them (--graph-capture CAPTURE)."
         )
     return found
+
+
+def _nameless(path: Path, window: Window) -> str | None:
+    """Where a trace does not tell which device it is of, so that nobody knows what that could do."""
+    unclear = 2 * window.ledger.classified_ns < window.ledger.classifiable_ns
+    if not unclear or all(d.device.model for d in window.devices):
+        return None
+    return (
+        f"{path} does not tell which device it was (no deviceProperties), so kernels have no roof: give the file as "
+        "the profiler wrote it (export_chrome_trace), not a list of its events."
+    )
 
 
 def _ascend_hints(path: Path, window: Window, known: Conditions) -> list[str]:
@@ -142,6 +155,9 @@ class Read:
     window: Window
     problem: str | None
     conditions: Conditions
+
+
+_IMPOSSIBLE = {"bad_time": "at an impossible time", "bad_duration": "of an impossible duration"}
 
 
 def label_of(path: Path) -> str:
@@ -179,7 +195,15 @@ def read(path: Path, origin: Origin) -> Read:
     context = WindowContext(uid, process, Trigger.IMPORTED, (origin.cpu,), peaks_files=(str(calibration_file()),))
     window = pipeline.window_of(profile, context)
     conditions = replace(conditions_of(window), step_ns=profile.step_ns)
-    return Read(window, profile.problem, conditions)
+    return Read(window, profile.problem or _lost(path, window), conditions)
+
+
+def _lost(path: Path, window: Window) -> str | None:
+    """One sentence where records of a sound file are lost because they cannot be true."""
+    dropped = window.ledger.dropped
+    told = [(dropped.get(reason, 0), words) for reason, words in _IMPOSSIBLE.items() if window.collector == "kineto"]
+    words = " and ".join(f"{count:,} {'record' if count == 1 else 'records'} {what}" for count, what in told if count)
+    return f"{path}: left out: {words}; the rest is as recorded." if words else None
 
 
 def _digest(files: Sequence[Path]) -> str:

@@ -196,9 +196,9 @@ def _require_records(columns: Columns, may_be_cut: bool, may_be_empty: bool, rea
     then = ""
     if launching.any() or len(columns.ops):
         then = (
-            ": its end is missing, get the whole file from where it was written"
+            "; its end is missing: give the whole file, as it was written"
             if may_be_cut
-            else ": record it with ProfilerActivity.CUDA, and stop the profiler after a synchronize"
+            else "; record it with ProfilerActivity.CUDA, and stop the profiler after a synchronize"
         )
     raise RoofwatchError(f"{name} holds {what}{reasons}{then}.")
 
