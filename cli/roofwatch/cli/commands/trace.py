@@ -40,8 +40,8 @@ WINDOW is the begin of a window's uid. The file is there whole, of the right
 hash and for your eyes only, or not at all. It is gzip of what the profiler
 wrote, as Perfetto opens it.
 \b
-'roofwatch analyze' of it has the same kernels, and may have a shorter span and
-no steps: begin, end and steps of a window are told by the hook, beside it.
+'roofwatch analyze' of it has the same kernels, maybe a shorter span, and no
+steps: begin, end and steps of a window are told by the hook, beside it.
 """
 OPEN_EPILOG = """\b
 Examples:
