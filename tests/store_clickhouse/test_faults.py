@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from roofwatch.store.config import Keep
 from roofwatch.store.days import SERIAL_BITS, came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import Queries
+from roofwatch.store.queries.plan import raw_only
 from roofwatch.store.unpack import Unpacked, Unpacker
 
 ALL = Keep(400 * 86_400, 400 * 86_400, 400 * 86_400)
@@ -114,6 +116,35 @@ def test_who_takes_over_knows_what_is_there(
     assert [int(row[0]) > holding.AHEAD for row in serials] == [False, False, True]
     assert total_ns(db) == 1110 + 1 + 1110 + 8 + 1110 + 9
     db.close()
+
+
+def test_kernels_count_with_their_windows(
+    clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a batch that breaks before its windows nothing is told, and what it points to is there before its kernels."""
+    _, db = opened(clickhouse)
+    journal = open_file(tmp_path / "journal.db")
+    flusher = Flusher(db, journal, Keep())
+    written(journal, segment(1))
+    flushed(flusher)
+    broken = RoofwatchError("no route to host")
+    for place in ("roofwatch.store.clickhouse.batch.insert", "roofwatch.store.clickhouse.batch.Tables.write_windows"):
+        written(journal, segment(2 if "insert" in place else 3))
+        with monkeypatch.context() as patched:
+            patched.setattr(place, partial(_raise, broken))
+            with pytest.raises(RoofwatchError, match="no route"):
+                flusher.flush(30_000)
+        assert total_ns(db) == 1111, place
+        with raw_only():
+            assert total_ns(db) == 1111, place
+    flushed(flusher)
+    assert total_ns(db) == 1111 + 1112 + 1113
+    journal.close()
+    db.close()
+
+
+def _raise(error: Exception, *_: object) -> None:
+    raise error
 
 
 def test_a_damaged_hour_holds_nothing_up(clickhouse: ClickHouse, tmp_path: Path) -> None:

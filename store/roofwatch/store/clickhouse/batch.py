@@ -51,17 +51,23 @@ class Tables:
     beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "roofwatch-kernels"))
 
     def write_before(self, connection: Connection, batch: Batch) -> None:
-        """All but the windows themselves; kernels beside the rest, which is mostly waiting."""
+        """All but the windows: what kernels point to, then kernels beside the rest, which is mostly waiting."""
         kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
+        sink = Sink()
+        self._dimensions(connection, batch, sink)
         kernels = self.beside.submit(_kernels, connection.engine, kept, batch.token)
         try:
-            self._rest(connection, batch, kept)
+            for table in PARTS:
+                if table in sink.flat:
+                    insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
+            counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
+            insert(connection, "kernel_blocks", counts, f"{batch.token}-kernel_blocks")
         finally:
             wait((kernels,))
         kernels.result()
 
-    def _rest(self, connection: Connection, batch: Batch, kept: Numbered) -> None:
-        sink = Sink()
+    def _dimensions(self, connection: Connection, batch: Batch, sink: Sink) -> None:
+        """Before any row that points to them, or an answer would find a kernel without a name."""
         try:
             self._collect(sink, batch)
             for table in DIMENSIONS:
@@ -72,11 +78,6 @@ class Tables:
             self.dimensions.rollback()
             raise
         self.dimensions.commit()
-        for table in PARTS:
-            if table in sink.flat:
-                insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
-        counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
-        insert(connection, "kernel_blocks", counts, f"{batch.token}-kernel_blocks")
 
     def write_windows(self, connection: Connection, batch: Batch) -> None:
         """The windows: from here on they are seen."""

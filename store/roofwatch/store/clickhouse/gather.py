@@ -149,10 +149,11 @@ def _constant(column: Any) -> bool:
 
 def _of_facts(where: Conditions) -> list[ColumnElement[bool]]:
     """Conditions of windows, processes and nodes as conditions of rows of facts."""
-    own, others, hard = [], [], []
+    own, plain, others, hard = [], [], [], []
     for one in where:
         of = tables_of(one)
         if of <= {windows.name} and _columns(one) <= _ALIKE.keys():
+            plain.append(one)
             own.append(visitors.replacement_traverse(one, {}, _alike))
         elif of <= {processes.name, nodes.name}:
             others.append(one)
@@ -165,6 +166,8 @@ def _of_facts(where: Conditions) -> list[ColumnElement[bool]]:
     if hard:
         numbers = select(windows.c.id).join(processes, processes.c.id == windows.c.process_id).join(nodes, owner)
         found.append(_F.window_id.in_(numbers.where(*where)))
+    else:  # kernels come before their windows: of a batch that is under way, or that another store broke, none counts
+        found.append(_F.window_id.in_(select(windows.c.id).where(*plain)))
     return found
 
 
