@@ -193,12 +193,15 @@ def test_the_oldest_go_first_and_are_counted(tmp_path: Path) -> None:
 def test_what_is_not_whole_goes_at_the_start(tmp_path: Path) -> None:
     """Killed while it was copied, or between its two files; a note that lies; files of nobody."""
     traces = Traces(tmp_path, 100_000, 3600, Counters())
-    for number in range(4):
+    for number in range(6):
         put(traces, number, b"x" * 100, time.time_ns())
     folder = tmp_path / "traces"
     (folder / f"{uid(1)}.json").unlink()
     (folder / f"{uid(2)}.gz").write_bytes(b"short")
     (folder / f"{uid(3)}.json").write_text(json.dumps({"window": "../../etc/passwd"}))
+    for number, change in ((4, {"kept_unix_ns": None}), (5, {"sha256": "no hash"})):
+        note = folder / f"{uid(number)}.json"
+        note.write_text(json.dumps(json.loads(note.read_text()) | change))
     for name in (f"{uid(9)}.part", "stray"):
         (folder / name).write_bytes(b"x")
     again = Traces(tmp_path, 100_000, 3600, Counters())

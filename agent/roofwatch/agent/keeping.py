@@ -92,6 +92,8 @@ class Keeping:
                 why = await self._copied(note, fd, size)
         except OSError as error:
             why = f"disk: {error.strerror}"
+        except (ValueError, KeyError, TypeError):  # not a keeper's answer
+            why = FAILED
         finally:
             os.close(fd)
             del self._copies[note.window]

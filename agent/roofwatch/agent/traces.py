@@ -18,7 +18,7 @@ from typing import Any
 from roofwatch.agent.counters import Counters
 
 FOLDER = "traces"
-_UID = re.compile(r"[0-9a-f]{32}")
+_UID, _HASH = re.compile(r"[0-9a-f]{32}"), re.compile(r"(?:[0-9a-f]{64})?")
 BYTES, AGE, ERROR = "dropped_bytes", "dropped_age", "dropped_error"  # as they are counted
 
 
@@ -38,6 +38,12 @@ class Note:
     model: str = ""
     user: str = ""
     rank: int = -1
+
+    def __post_init__(self) -> None:
+        """ValueError where it was damaged: who lists it relies on it."""
+        numbers = (self.bytes, self.kept_unix_ns, self.start_unix_ns, self.pid, self.rank)
+        if not all(type(number) is int for number in numbers) or not _HASH.fullmatch(self.sha256):
+            raise ValueError("no note of a trace")
 
 
 class Traces:
