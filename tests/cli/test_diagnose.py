@@ -62,6 +62,32 @@ def test_a_diagnosis_in_80_columns(golden: Callable[[str], str]) -> None:
     assert diagnosis.report(diagnosed(window()), title, 80) == golden("diagnose_80.txt")
 
 
+def test_what_is_unknown_in_parts_of_rows_has_no_row() -> None:
+    """Half of the span, all of it in rows that have a roof for the rest: no largest one, and no command for it."""
+    told = diagnosed(window())
+    told["unjudged"] = {**told["unjudged"], "rows_count": 0, "rows": [], "span_share": 0.5}
+    assert "the largest" not in diagnosis.report(told, [], 80)
+
+
+def test_the_device_that_nobody_measured_is_named() -> None:
+    """Without a roof anywhere section 2 names the cause and the command; section 3 is then the last; times in part."""
+    told = diagnosed(window())
+    lacking = {"model": "EPYC", "vendor": "cpu", "est_ns": 9, "share": 0.97, "measured_share": 0.0}
+    told |= {"rows": [], "unmeasured": [lacking], "verdict": {**told["verdict"], "winnable_share": None}}
+    told["unjudged"] = {**told["unjudged"], "rows_count": 1}
+    report = diagnosis.report(told, [], 80)
+    assert (
+        "   none: of no kernel it is known where its roof is\n"
+        "   No roofs for 97 % of device time: what EPYC can do was never measured\n"
+        "   → run on its node, for the windows after: roofwatch devices calibrate\n"
+    ) in report
+    assert "\n3  Look deeper" in report
+    told["unmeasured"] = [{**lacking, "measured_share": 0.1}]
+    assert "EPYC was not measured then" in " ".join(diagnosis.report(told, [], 80).split())
+    told["unmeasured"] = [{**lacking, "share": 0.05}]
+    assert "No roofs for" not in diagnosis.report(told, [], 80)
+
+
 def test_a_timeline_in_80_columns(golden: Callable[[str], str]) -> None:
     """The same window: 24, 8, 32, 13.6 and 2.4 cells of 80; a cause without an example has none."""
     assert timeline.report(timed(window()), ["a.json.gz"], 80, NOW) == golden("timeline_80.txt")

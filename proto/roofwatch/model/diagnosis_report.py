@@ -39,6 +39,7 @@ from roofwatch.model.timeline import TimelineSum, sum_of
 
 SLOW = 4.0  # medians: calls of one signature vary by less, but for what holds them up
 MOSTLY = 0.5  # of device time in graphs: then graphs are no advice; of winnable time in slow calls: then it is theirs
+SMALL = 0.01  # of the span: what is to be won for less needs no warning
 UNKNOWN_SHOWN = 5  # of the rows whose roof is unknown: their share is what matters
 # First causes of which the host's own profile tells more than any device's does.
 _ON_THE_HOST = frozenset({"input", "host", "sync", "launch_bound", DISPATCH})
@@ -142,7 +143,7 @@ def _outliers(kernels: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "longest_ns": row["max_ns"],
         }
         for row in kernels
-        if (row["slow_share"] or 0.0) > MOSTLY
+        if (row["slow_share"] or 0.0) > MOSTLY and (row["winnable_share"] or 0.0) >= SMALL
     ]
 
 

@@ -26,7 +26,7 @@ def listed(answer: Row, unknown_from: float, room: int) -> list[str]:
         elif one["rank"] <= KERNEL_COMMANDS:
             _alike(shown, f"#{one['rank']}", one)
     unknown = answer["unjudged"]
-    if (unknown["span_share"] or 0.0) >= unknown_from and unknown["rows"][0]["command"]:
+    if (unknown["span_share"] or 0.0) >= unknown_from and unknown["rows"] and unknown["rows"][0]["command"]:
         _alike(shown, "the largest of unknown roof", unknown["rows"][0]["command"])
     return [
         line

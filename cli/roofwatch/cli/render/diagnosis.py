@@ -223,7 +223,7 @@ def _judged(row: Row) -> str:
     said = f"#{row['rank']} {kind}: {bound}, at {text.percent(row['roof_fraction'])} of its roof{precision}"
     if kernels.partly(row):
         said += f", as far as that is known: of {text.percent(row['roofed_share'])} of its time"
-    if (row.get("slow_share") or 0.0) > MOSTLY:
+    if (row.get("slow_share") or 0.0) > MOSTLY and row["winnable_share"] >= SMALL:
         said += ", most of it in a few slow calls (see Beware)"
     return said
 

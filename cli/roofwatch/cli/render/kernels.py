@@ -29,7 +29,7 @@ UNNAMED = "unnamed device"  # the trace does not tell its model
 OVER = "!"  # beside a roof fraction that cannot be
 PARTLY = "*"  # beside a roof fraction of a part of the time
 PARTLY_BELOW = 0.995  # of a row's time
-WHY_PARTLY = "roof and winnable of the part whose roof is known: a device measured since"
+WHY_PARTLY = "roof and winnable of the part whose roof is known"
 WHY_OVER = "data that stays in a cache, or inputs counted whole"
 CPU_FLOOR = 28  # columns of a kernel's name with its shapes: "aten::addmm [2048×512·512×20…"
 
