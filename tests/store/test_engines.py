@@ -31,7 +31,7 @@ from roofwatch.model.record import (
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import checks, database, schema
-from roofwatch.store.clickhouse import opening, upkeep
+from roofwatch.store.clickhouse import gather, opening, plain, states, upkeep
 from roofwatch.store.clickhouse import writer as batches
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
@@ -276,6 +276,37 @@ def test_answers_of_clickhouse_are_identical(engines: dict[str, Engine], rows: E
     assert list(map(without_sources, rows.answers["late", name])) == list(map(without_sources, late[-1:]))
     assert rows.answers["summed", name] == summed
     assert len(summed[0]) > 300
+
+
+WHOLE = Filter(BEGIN_NS // DAY_NS * DAY_NS, (END_NS // DAY_NS + 1) * DAY_NS)
+PARTS = (
+    WHOLE,
+    dataclasses.replace(WHOLE, device="H1"),
+    dataclasses.replace(WHOLE, vendor="ascend"),
+    dataclasses.replace(WHOLE, node="Node-É"),
+    dataclasses.replace(WHOLE, labels={"version": "v1"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(states, "MOST"), (plain, "MOST"), (gather, "FEW"), (gather, "READ_MOST")]
+)
+def test_pieces_are_read_or_added_up_by_clickhouse(
+    rows: Engine, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    """Which of both is a matter of how many there are."""
+    queries, h100 = Queries(rows.db), dataclasses.replace(WHOLE, device="h100")
+
+    def told() -> list[str]:
+        found = [queries.run("top", part, 4) for part in PARTS]
+        found.append(queries.run("compare", h100, 9, dataclasses.replace(h100, labels={"version": "v2"})))
+        return [json.dumps(answer) for answer in found]
+
+    expected = told()
+    assert {answer["coverage"]["sources"]["daily"] > 0 for answer in map(json.loads, expected[:2])} == {True}
+    assert len(set(expected)) == len(expected)
+    monkeypatch.setattr(module, name, 0)
+    assert told() == expected
 
 
 def test_figures_as_large_as_are_accepted(tmp_path: Path, postgres: Postgres, template: str) -> None:

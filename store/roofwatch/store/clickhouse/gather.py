@@ -24,8 +24,12 @@ from sqlalchemy.sql.elements import ColumnClause
 
 from roofwatch.store.blocks import FACT, SUM, Ints
 from roofwatch.store.clickhouse.chosen import pieces_of, tables_of
-from roofwatch.store.clickhouse.reading import once, rows
+from roofwatch.store.clickhouse.devices import described, devices_meant, seen
+from roofwatch.store.clickhouse.native import Arrays
+from roofwatch.store.clickhouse.plain import Matches
+from roofwatch.store.clickhouse.reading import kept, once, read, rows
 from roofwatch.store.clickhouse.spreads import SPREAD, dense, spread
+from roofwatch.store.clickhouse.states import States
 from roofwatch.store.clickhouse.tables import kernel_facts, kernel_sums
 from roofwatch.store.gather import Devices, Models, OfDevice
 from roofwatch.store.histograms import Histograms
@@ -37,6 +41,13 @@ _F = kernel_facts.c
 _S = kernel_sums.c
 _ALIKE = {"id": _F.window_id, "process_id": _F.process_id, "start_unix_ns": _F.start_unix_ns}  # of windows and facts
 FEW = 16  # pieces of so little that a statement costs more than what it gives
+PIECES_MOST = 4096  # that are told by their bucket and builds
+READ_MOST = 100_000  # of a kernel in a piece, that are read as they are
+_APART = "device_id, signature_id, evidence, bound, formula_bound"
+_ADDED = (
+    f"{_APART}, sum(total_ns), toInt64(least(sum(toFloat64(est_ns)), {float(1 << 62)!r})), sum(step_ns), sum(calls), "
+    "sum(step_calls), sum(stepping_calls), sum(steps), min(min_ns), max(max_ns)"
+)
 KINDS_MOST = 2000  # devices named in a statement
 _PLACE = ("device_id", "process_id", "at_unix_ns")  # of a row: whose it is, and of when
 
@@ -113,6 +124,54 @@ def from_pieces(
     return _sums(connection, once(connection, query, (*_PLACE, *SUM, *SPREAD)), known, wanted, histograms=histograms)
 
 
+def from_states(
+    connection: Connection,
+    of: States,
+    matches: Matches,
+    known: Devices,
+    *,
+    histograms: bool = False,
+    wanted: Collection[int] | None = None,
+    spread: bool = False,
+) -> Sums | None:
+    """The same of pieces that are known one by one, all that their owners have of a bucket; None where that does not
+    tell which rows are meant, or there are many. ``spread``: histograms will be asked for, too.
+    """  # noqa: D205 - one thought
+    builds, few = of.builds(), len(of) <= FEW
+    if builds is None or type(known) is not Models or not (few or _is_little(len(of), wanted, histograms=histograms)):
+        return None
+    told = histograms or (few and spread)
+    names = ("device_id", *SUM, *(SPREAD if told else ()))
+    where = f"WHERE {of.condition()} AND build IN ({builds})"
+    if few:
+        found = kept(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}", names)  # noqa: S608
+    elif wanted is None:
+        found = kept(connection, f"SELECT {_ADDED} FROM kernel_sums {where} GROUP BY {_APART}", names)  # noqa: S608
+    else:
+        only = f" AND signature_id IN ({','.join(map(str, sorted(wanted)))})"
+        found = read(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}{only}", names)  # noqa: S608
+    if matches and len(found["device_id"]):
+        there = np.unique(found["device_id"]).tolist()
+        meant = devices_meant(connection, there, matches.model, matches.vendor)
+        found = _where(found, np.isin(found["device_id"], np.fromiter(meant, np.int64, len(meant))))
+    if few and wanted is not None:  # before histograms are made of it
+        found = _where(found, np.isin(found["signature_id"], np.fromiter(wanted, np.int64, len(wanted))))
+    nothing = np.zeros(len(found["device_id"]), np.int64)
+    found = {**found, "process_id": nothing, "at_unix_ns": nothing}
+    return _sums(connection, found, known, None, histograms=histograms)
+
+
+def _is_little(pieces: int, wanted: Collection[int] | None, *, histograms: bool) -> bool:
+    """Whether the engine adds up what is read, or it is of a few kernels."""
+    if pieces > PIECES_MOST:
+        return False
+    return not histograms if wanted is None else pieces * len(wanted) <= READ_MOST
+
+
+def _where(found: dict[str, Any], rows: Any) -> dict[str, Any]:
+    return {name: column.where(rows) if isinstance(column, Arrays) else column[rows] for name, column in found.items()}
+
+
 def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnElement[Any]]:
     """What of a row's place ``known`` tells apart: a device or its kind, a process, a stretch of time."""
     size, alike = getattr(known, "size_ns", 0), type(known) is Models
@@ -125,8 +184,7 @@ def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnEl
 def _kind(device: ColumnElement[Any]) -> ColumnElement[Any]:
     """The first known device of the same model, vendor and peaks: fewer groups. One that is not known is its own."""
     first: dict[tuple[str, str, int], int] = {}
-    seen = list(_devices_seen.items())[:KINDS_MOST]
-    told = [(identity, first.setdefault(of, identity)) for identity, of in seen]
+    told = [(identity, first.setdefault(of, identity)) for identity, of in list(seen.items())[:KINDS_MOST]]
     others = [pair for pair in told if pair[0] != pair[1]]
     if not others:
         return device
@@ -202,9 +260,9 @@ def _sums(
     new = np.any([np.diff(column[order], prepend=-1) != 0 for column in own], axis=0)
     at = np.empty(len(order), np.int64)
     at[order] = np.cumsum(new) - 1
-    described = _described(connection, np.unique(own[0]).tolist())
+    kinds = described(connection, np.unique(own[0]).tolist())
     numbers = [
-        known.number(OfDevice(device, *described[device], process, start))
+        known.number(OfDevice(device, *kinds[device], process, start))
         for device, process, start in zip(*(column[order[new]].tolist() for column in own), strict=True)
     ]
     columns = np.stack([found[name].astype(np.int64, copy=False) for name in SUM])
@@ -213,25 +271,6 @@ def _sums(
     if wanted is not None:
         sums = sums.where(np.isin(columns[0], np.fromiter(wanted, np.int64, len(wanted))))
     return sums.reduced()
-
-
-_devices_seen: dict[int, tuple[str, str, int]] = {}  # what a content hash names never changes
-_SEEN_MOST = 200_000
-
-
-def _described(connection: Connection, ids: list[int]) -> dict[int, tuple[str, str, int]]:
-    """Vendor, model and set of peaks of devices."""
-    found = {one: told for one in ids if (told := _devices_seen.get(one)) is not None}
-    lacking = [one for one in ids if one not in found]
-    d = devices.c
-    for low in range(0, len(lacking), 1000):
-        query = select(d.id, d.vendor, d.model, d.peaks_id).where(d.id.in_(lacking[low : low + 1000]))
-        found.update((row[0], (row[1], row[2], row[3])) for row in connection.execute(query))
-    if lacking:
-        if len(_devices_seen) > _SEEN_MOST:
-            _devices_seen.clear()
-        _devices_seen.update((one, found[one]) for one in lacking)
-    return found
 
 
 def each_window(

@@ -34,6 +34,11 @@ class Arrays:
     def __len__(self) -> int:
         return len(self.ends)
 
+    def where(self, rows: Column) -> Arrays:
+        """Some of the rows."""
+        sizes = np.diff(self.ends, prepend=0)
+        return Arrays(np.cumsum(sizes[rows]), self.values[np.repeat(rows, sizes)])
+
 
 def encode(columns: Mapping[str, tuple[str, Any]], *, narrow: bool = True) -> bytes:
     """A block of columns: name → type, values (a numpy array, ``Arrays``, or a list with None where unknown).
@@ -102,7 +107,7 @@ def _varint(number: int) -> bytes:
 
 
 def decode(data: bytes, names: Sequence[str]) -> dict[str, Any]:
-    """The blocks of an answer as columns of numbers, or ``Arrays`` of numbers.
+    """The blocks of an answer as columns of numbers (masked where unknown), ``Arrays`` of numbers, or texts.
 
     Raises:
         RoofwatchError: it holds something else.
@@ -121,7 +126,9 @@ def _joined(parts: Sequence[Any]) -> Any:
     if not parts:
         return np.zeros(0, np.int64)
     if not isinstance(parts[0], Arrays):
-        return np.concatenate(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return (np.ma.concatenate if isinstance(parts[0], np.ma.MaskedArray) else np.concatenate)(parts)
     begins = np.cumsum([0, *(len(part.values) for part in parts)])[:-1]
     ends = [part.ends + begin for part, begin in zip(parts, begins, strict=True)]
     return Arrays(np.concatenate(ends), np.concatenate([part.values for part in parts]))
@@ -149,11 +156,28 @@ def _column(data: memoryview, at: int, kind: str, rows: int) -> tuple[Any, int]:
         count = int(ends[-1]) if rows else 0
         values, at = _column(data, at, kind[len("Array(") : -1], count)
         return Arrays(ends.astype(np.int64), values), at
+    if kind.startswith("Nullable("):
+        unknown, at = _column(data, at, "Bool", rows)
+        values, at = _column(data, at, kind[len("Nullable(") : -1], rows)
+        return np.ma.MaskedArray(values, unknown.astype(np.bool_)), at
+    if kind == "String":
+        return _texts(data, at, rows)
     kind_of = np.dtype(_NUMBERS[kind])
     end = at + rows * kind_of.itemsize
     if end > len(data):
         raise ValueError("it ends too soon")
     return np.frombuffer(data[at:end], kind_of), end
+
+
+def _texts(data: memoryview, at: int, rows: int) -> tuple[Column, int]:
+    found = np.empty(rows, object)
+    for row in range(rows):
+        size, at = _number(data, at)
+        if at + size > len(data):
+            raise ValueError("it ends too soon")
+        found[row] = bytes(data[at : at + size]).decode()
+        at += size
+    return found, at
 
 
 def _number(data: memoryview, at: int) -> tuple[int, int]:

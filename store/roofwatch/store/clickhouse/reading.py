@@ -34,14 +34,19 @@ def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> di
 
 def once(connection: Connection, query: Select[Any], names: Sequence[str]) -> dict[str, Any]:
     """The same as ``rows``, and the same again for the rest of an answer, which has a connection of its own."""
-    sql, known = text_of(connection, query), _found.setdefault(connection, {})
+    return kept(connection, text_of(connection, query), names)
+
+
+def kept(connection: Connection, sql: str, names: Sequence[str]) -> dict[str, Any]:
+    """The same of a query's text."""
+    known = _found.setdefault(connection, {})
     if sql not in known:
         known[sql] = read(connection, sql, names)
     return known[sql]
 
 
 def read(connection: Connection, sql: str, names: Sequence[str]) -> dict[str, Any]:
-    """The same of a query's text."""
+    """The columns of a query's text."""
     with raising(connection, sql):
         data = client(connection).raw_query(sql, fmt="Native", settings=NUMBERS)
     return decode(data, names)

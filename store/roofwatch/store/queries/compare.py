@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
+from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import rows_of as rows_of_some
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
@@ -23,6 +24,7 @@ from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of
 from roofwatch.store.queries.regression_windows import shared
 from roofwatch.store.queries.scope import began, device_matches, owners, windows_of
+from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_sources import total
 from roofwatch.store.schema import device_sets, device_sums, devices, processes, windows
 
@@ -106,7 +108,7 @@ def _counts(connection: Connection, side: _Asked) -> Counts:
 
 def _kept(connection: Connection, side: _Asked) -> dict[int, tuple[int, ...]]:
     """Of each process the windows that are still kept: all, those without steps, those that tell no padding."""
-    sets = _sets(connection, side.scope)
+    sets = _sets(connection, side)
     found: dict[int, tuple[int, ...]] = {}
     for (process, devices_id), counts in _by_set(connection, side.bare).items():
         if sets is None or devices_id in sets:
@@ -132,11 +134,16 @@ def _by_set(connection: Connection, bare: Filter) -> dict[tuple[int, int], tuple
     return once(connection, bare, "kept", find)
 
 
-def _sets(connection: Connection, f: Filter) -> frozenset[int] | None:
+def _sets(connection: Connection, side: _Asked) -> Collection[int] | None:
     """The sets of devices that hold one that matches; None: any does."""
+    f = side.scope
     wanted = device_matches(f)
     if not wanted:
         return None
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse.devices import sets_meant  # noqa: PLC0415  # an extra
+
+        return sets_meant(connection, {of for _, of in _by_set(connection, side.bare)}, f.device, f.vendor)
     query = select(device_sets.c.id).join(devices, devices.c.id == device_sets.c.device_id).where(*wanted)
     return once(connection, f, "sets", lambda: frozenset(connection.scalars(query)))
 
@@ -145,7 +152,7 @@ def _shared(connection: Connection, left: _Asked, right: _Asked) -> int:
     """How many windows are on both sides."""
     if left.bare is not right.bare:
         return shared(connection, left.scope, right.scope)
-    sets = [of for side in (left, right) if (of := _sets(connection, side.scope)) is not None]
+    sets = [of for side in (left, right) if (of := _sets(connection, side)) is not None]
     return sum(
         count for (_, devices_id), (count, *_) in _by_set(connection, left.bare).items()
         if all(devices_id in of for of in sets)
@@ -161,7 +168,7 @@ def _side(connection: Connection, side: _Asked, name: str, counts: Counts, per: 
         counts=counts,
         device=device,
         vendor=vendor,
-        peaks=_peaks(connection, kernels.leading_peaks(connection, f)),
+        peaks=_peaks(connection, side.bare, kernels.leading_peaks(connection, f)),
         sums=kernels.all_sums(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
@@ -184,7 +191,14 @@ def _models(connection: Connection, f: Filter) -> Sequence[tuple[str, str, int]]
     """Device models and vendors, ascending, with how often one of theirs was in a window."""
 
     def find() -> Sequence[tuple[str, str, int]]:
-        rows = rows_of(plan(connection, f), f, device_sums).c
+        chosen = plan(connection, f)
+        if (of := chosen_states(connection, chosen, f)) is not None:
+            from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
+
+            told = plain.models(connection, of, plain.Matches(f.device, f.vendor))
+            if told is not None:
+                return told
+        rows = rows_of(chosen, f, device_sums).c
         query = select(rows.model, rows.vendor, func.sum(rows.windows)).group_by(rows.model, rows.vendor)
         found = connection.execute(query.order_by(rows.model, rows.vendor)).all()
         return [(model, vendor, int(count or 0)) for model, vendor, count in found]
@@ -194,9 +208,21 @@ def _models(connection: Connection, f: Filter) -> Sequence[tuple[str, str, int]]
 
 def _told(connection: Connection, side: _Asked) -> tuple[frozenset[str], frozenset[int]]:
     """Models and world sizes of the processes that have windows."""
-    p, query = processes.c, select(processes.c.model, processes.c.world_size).distinct()
-    found = rows_of_some(connection, query, p.id, list(_kept(connection, side)))
+    of = _processes(connection, side.bare)
+    found = [of[process] for process in _kept(connection, side) if process in of]
     return frozenset(m for m, _ in found if m is not None), frozenset(w for _, w in found if w is not None)
+
+
+def _processes(connection: Connection, bare: Filter) -> dict[int, tuple[str | None, int | None]]:
+    """Model and world size of every process of a filter; of two device models, one reading."""
+
+    def find() -> dict[int, tuple[str | None, int | None]]:
+        p = processes.c
+        of = sorted({process for process, _ in _by_set(connection, bare)})
+        rows = rows_of_some(connection, select(p.id, p.model, p.world_size), p.id, of)
+        return {process: (model, world) for process, model, world in rows}
+
+    return once(connection, bare, "processes", find)
 
 
 def _stepping(connection: Connection, f: Filter) -> TimelineSum:
@@ -213,11 +239,12 @@ def _stepless_ns(connection: Connection, f: Filter) -> int:
     return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
 
 
-def _peaks(connection: Connection, leading: int | None) -> Peaks:
+def _peaks(connection: Connection, bare: Filter, leading: int | None) -> Peaks:
     """The ceilings by which most of the side's time was judged."""
     if leading is None:
         return Peaks()
-    text = connection.scalar(select(devices.c.peaks).where(devices.c.peaks_id == leading).limit(1))
+    query = select(devices.c.peaks).where(devices.c.peaks_id == leading).limit(1)
+    text = once(connection, bare, ("peaks", leading), lambda: connection.scalar(query))
     told = json.loads(text or "{}").get("peaks") or {}
     flops = {(p, u): _peak(item) for (p, _, u), item in ((k.partition("/"), v) for k, v in told["flops"].items())}
     return Peaks(flops, _peak(told["bandwidth"]) if told.get("bandwidth") else None)

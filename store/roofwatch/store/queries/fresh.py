@@ -18,6 +18,7 @@ from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import one_of
 from roofwatch.store.queries.plan import Plan, plain_rows
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners
+from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.rollup_sources import fresh_rows
 
@@ -39,6 +40,12 @@ class _Shape:
 
 def summed(connection: Connection, found: Plan, f: Filter, table: Table, aggregate: Aggregate) -> Sequence[Any]:
     """An aggregate over a table of sums and the windows that these do not hold, as ``plain_rows`` has them."""
+    if (chosen := chosen_states(connection, found, f)) is not None:
+        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
+
+        told = plain.summed(connection, table, chosen, plain.Matches(f.device, f.vendor))
+        if told is not None:
+            return told
     if not _is_fresh(connection, found, f):
         return connection.execute(aggregate(plain_rows(found, f, table))).all()
     buckets = {grain: of for grain in _GIVEN if (of := buckets_of(found, grain))}

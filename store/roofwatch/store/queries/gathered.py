@@ -23,6 +23,7 @@ from roofwatch.store.gather import (
 from roofwatch.store.queries.groups import grouped, of_nodes
 from roofwatch.store.queries.plan import Plan, plan, windows_only
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners
+from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_sources import Conditions
 from roofwatch.store.schema import nodes, processes, rollups, windows
 from roofwatch.store.sums import Sums
@@ -68,6 +69,14 @@ def _of_models(
     connection: Connection, f: Filter, chosen: Plan, known: Devices, asked: _Asked, *, spread: bool
 ) -> Iterator[Sums]:
     """Of hours and days, where processes need not be told apart."""
+    if (of_pieces := chosen_states(connection, chosen, f)) is not None:
+        from roofwatch.store.clickhouse import gather, plain  # noqa: PLC0415  # an extra
+
+        matches = plain.Matches(f.device, f.vendor)
+        sums = gather.from_states(connection, of_pieces, matches, known, **asked, spread=spread)
+        if sums is not None:
+            yield sums
+            return
     of = grouped(connection, f, chosen, spread=spread)
     if of is not None and of.rows is not None:
         yield from_rows(of.rows, known, **asked)

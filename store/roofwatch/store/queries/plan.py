@@ -8,7 +8,7 @@ cuts are no longer kept, nothing is exact: it is left out, and told.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import one_of
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.scope import began, device_matches, device_sets_of, owners, times
+from roofwatch.store.queries.states import days_of, states_of
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.rollup_sources import FIGURES, SOURCES, fresh_rows, piece_rows, plain_columns, window_rows
 from roofwatch.store.schema import nodes, processes, rollups, window_sums, windows
@@ -43,7 +44,6 @@ from roofwatch.store.schema import nodes, processes, rollups, window_sums, windo
 FEW = 64  # processes that are named in a statement…
 NAMED_MOST = 400  # …and hours or days
 NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
-_END_NS = 1 << 62  # after every window
 _RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
 _STRETCH_S: ContextVar[int] = ContextVar("stretch", default=0)
 
@@ -170,9 +170,14 @@ def plan(connection: Connection, f: Filter, coarsest: int = DAY_S) -> Plan:
 
 def _plan(connection: Connection, f: Filter, coarsest: int, longest: int = DAY_S) -> Plan:
     """``longest``: of what is only kept in longer sums nothing is taken, as of what the filter cuts."""
-    few, of_nodes = _owned(connection, f)
+    known = states_of(connection, f)
+    if known is None:
+        few, of_nodes = _owned(connection, f)
+        counted: Iterable[Sequence[Any]] = _counts(connection, f, few)
+    else:
+        few, of_nodes, counted = _few(known.processes()) if known.owned else None, frozenset(), known.counted()
     found = Plan(processes=few, nodes=of_nodes)
-    hours, days = _buckets(connection, f, few).values()
+    hours, days = _buckets(f, counted).values()
     for day, state in sorted(days.items()):
         inside = _inside(f, day, DAY_S) and longest >= DAY_S
         if inside and not state.stale and coarsest >= DAY_S:
@@ -211,9 +216,18 @@ def _hour(found: Plan, f: Filter, hour: int, state: _Bucket, *, whole: bool) -> 
         found.add(0, hour, end, Which.ALL if state.stale == state.pieces else Which.STALE)
 
 
-def _buckets(connection: Connection, f: Filter, of: tuple[int, ...] | None) -> dict[int, dict[int, _Bucket]]:
-    """The hours and days in which the filter's owners have windows, by grain; ``of`` are its processes, if few."""
-    since = max(0, f.since_unix_ns or 0)  # no window is older
+def _buckets(f: Filter, counted: Iterable[Sequence[Any]]) -> dict[int, dict[int, _Bucket]]:
+    """The hours and days in which the filter's owners have windows, by grain."""
+    first = {grain: bucket_of(max(0, f.since_unix_ns or 0), grain) for grain in (HOUR_S, DAY_S)}
+    found: dict[int, dict[int, _Bucket]] = {HOUR_S: {}, DAY_S: {}}
+    for grain, bucket, count, stale, finer in counted:
+        if bucket >= first[grain]:
+            found[grain][bucket] = _Bucket(count, int(stale), int(finer))
+    return found
+
+
+def _counts(connection: Connection, f: Filter, of: tuple[int, ...] | None) -> Sequence[Any]:
+    """Pieces counted by grain and bucket; ``of`` are the filter's processes, if few."""
     if connection.dialect.name == ROWS:
         of = None
     if of is None and (wanted := owners(f)):
@@ -221,14 +235,8 @@ def _buckets(connection: Connection, f: Filter, of: tuple[int, ...] | None) -> d
         query = query.join(nodes, nodes.c.id == processes.c.node_id).where(*wanted)
     else:
         query = _counted() if of is None else _counted_of_some()
-    first = {grain: bucket_of(since, grain) for grain in (HOUR_S, DAY_S)}
-    given = {"since": first[DAY_S], "until": _END_NS if f.until_unix_ns is None else min(f.until_unix_ns, _END_NS)}
-    rows = connection.execute(query, given if of is None else {**given, "processes": of}).all()
-    found: dict[int, dict[int, _Bucket]] = {HOUR_S: {}, DAY_S: {}}
-    for grain, bucket, count, stale, finer in rows:
-        if bucket >= first[grain]:
-            found[grain][bucket] = _Bucket(count, int(stale), int(finer))
-    return found
+    given: dict[str, Any] = days_of(f)
+    return connection.execute(query, given if of is None else {**given, "processes": of}).all()
 
 
 @lru_cache(maxsize=1)
@@ -256,9 +264,12 @@ def _owned(connection: Connection, f: Filter) -> tuple[tuple[int, ...] | None, f
     p = processes.c
     query = select(p.id, p.node_id).join(nodes, nodes.c.id == p.node_id).where(*wanted).limit(FEW + 1)
     found = connection.execute(query).all()
-    if len(found) > FEW:
-        return None, frozenset()
-    return tuple(process for process, _ in found), frozenset(node for _, node in found)
+    few = _few([process for process, _ in found])
+    return few, frozenset() if few is None else frozenset(node for _, node in found)
+
+
+def _few(of: Sequence[int]) -> tuple[int, ...] | None:
+    return tuple(of) if len(of) <= FEW else None
 
 
 def _inside(f: Filter, bucket: int, grain: int) -> bool:

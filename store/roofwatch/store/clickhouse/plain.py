@@ -1,0 +1,160 @@
+"""Sums over hours and days by numpy, of rows that are read as plain columns.
+
+To add dozens of columns of a few rows up, the engine analyses longer than it works; a row of numbers is read at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Table
+
+from roofwatch.store.blocks import Ints
+from roofwatch.store.clickhouse.devices import described, devices_meant, sets_meant
+from roofwatch.store.clickhouse.reading import kept
+from roofwatch.store.clickhouse.states import States
+from roofwatch.store.rollup_schema import GREATEST, TIMES
+from roofwatch.store.rollup_sources import FIGURES
+from roofwatch.store.schema import cause_sums, device_sums, drop_sums, window_sums
+
+MOST = 4096  # pieces whose rows are read; of more the engine adds them up
+TOLD_MOST = 512  # of rows with texts, which are read one by one
+_EACH = [f"{prefix}{name}" for name in TIMES for prefix in ("", "est_")]
+_CAUSES = ("total_ns", "est_ns", "count", "longest_ns", "example", "startup_ns", "startup_est_ns", "startup_count",
+           "steady_longest_ns", "steady_example")  # fmt: skip
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    window_sums.name: ("grain", "devices_id", *FIGURES),
+    drop_sums.name: ("devices_id", "reason", "count"),
+    device_sums.name: ("device_id", "windows", *_EACH),
+    cause_sums.name: ("device_id", "cause", *_CAUSES),
+}
+_TEXTS = {drop_sums.name, cause_sums.name}
+_KEYS = {"reason", "cause"}  # stored as numbers of a dictionary, which would come, too
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Devices that are meant: those with a text in their model, in any case, and of a vendor; None: of any."""
+
+    model: str | None
+    vendor: str | None
+
+    def __bool__(self) -> bool:
+        return self.model is not None or self.vendor is not None
+
+
+def summed(connection: Connection, table: Table, of: States, matches: Matches) -> Sequence[Any] | None:
+    """What ``queries.fresh.summed`` gives of pieces, all of them fresh; None where the engine is to add them up."""
+    columns = columns_of(connection, table, of, matches)
+    return None if columns is None else _SUMMED[table.name](columns)
+
+
+def columns_of(connection: Connection, table: Table, of: States, matches: Matches) -> dict[str, Any] | None:
+    """The rows of pieces whose devices are meant; None where there are too many."""
+    if len(of) > (TOLD_MOST if table.name in _TEXTS else MOST):
+        return None
+    names = _NAMES[table.name]
+    listed = ", ".join(f"CAST(`{name}` AS String)" if name in _KEYS else f"`{name}`" for name in names)
+    columns = kept(connection, f"SELECT {listed} FROM {table.name} WHERE {of.condition()}", names)  # noqa: S608
+    if not matches:
+        return columns
+    name, meant = ("devices_id", sets_meant) if "devices_id" in names else ("device_id", devices_meant)
+    own = columns[name]
+    wanted = meant(connection, np.unique(own).tolist(), matches.model, matches.vendor)
+    rows = np.isin(own, np.fromiter(wanted, np.int64, len(wanted)))
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def models(connection: Connection, of: States, matches: Matches) -> Sequence[tuple[str, str, int]] | None:
+    """Device models and vendors of pieces, ascending, with how often one of theirs was in a window; as ``summed``."""
+    columns = columns_of(connection, device_sums, of, matches)
+    if columns is None:
+        return None
+    kinds, found = described(connection, np.unique(columns["device_id"]).tolist()), Counter[tuple[str, str]]()
+    for device, windows in zip(columns["device_id"].tolist(), columns["windows"].tolist(), strict=True):
+        vendor, model, _ = kinds[device]
+        found[model, vendor] += windows
+    return [(*kind, windows) for kind, windows in sorted(found.items())]
+
+
+def roofs_of(connection: Connection, wanted: Collection[int], named_most: int) -> list[tuple[Any, ...]]:
+    """Signature, set of peaks, roof time of a call, and ridge; all there are where too many signatures are wanted.
+
+    PREWHERE: before rows of one key are made one, which is what costs.
+    """
+    some = f" PREWHERE signature_id IN ({','.join(map(str, sorted(wanted)))})" if len(wanted) <= named_most else ""
+    names = ("signature_id", "peaks_id", "roof_ns", "ridge")
+    if not wanted:
+        return []
+    columns = kept(connection, f"SELECT {', '.join(names)} FROM roofs{some}", names)  # noqa: S608
+    return list(zip(*(columns[name].tolist() for name in names), strict=True))
+
+
+def _figures(columns: Mapping[str, Any]) -> list[Any]:
+    grain, found = columns["grain"], []
+    for one in np.unique(grain).tolist():
+        rows = grain == one
+        found.append((one, *(_figure(name, columns[name][rows]) for name in FIGURES)))
+    return found
+
+
+def _figure(name: str, column: Any) -> float | int | None:
+    if np.ma.is_masked(column):
+        column = column.compressed()
+        if not len(column):
+            return None
+    return int(column.max()) if name in GREATEST else _total(column)
+
+
+def _total(column: Any) -> float:
+    """A sum that does not overflow, as ``rollup_sources.total``."""
+    return float(column.sum(dtype=np.float64))
+
+
+def _groups(keys: Any) -> list[tuple[str, Ints]]:
+    """The rows of each text."""
+    return [(key, np.flatnonzero(keys == key)) for key in sorted(set(keys.tolist()))]
+
+
+def _drops(columns: Mapping[str, Any]) -> list[Any]:
+    return [(reason, _total(columns["count"][rows])) for reason, rows in _groups(columns["reason"])]
+
+
+def _times(columns: Mapping[str, Any]) -> list[Any]:
+    if not len(columns["device_id"]):
+        return []
+    return [tuple(_total(columns[name]) for name in _EACH)]
+
+
+def _causes(columns: Mapping[str, Any]) -> list[Any]:
+    return [(cause, *_cause({name: columns[name][rows] for name in _CAUSES})) for cause, rows in
+            _groups(columns["cause"])]  # fmt: skip
+
+
+def _cause(columns: Mapping[str, Any]) -> list[Any]:
+    return [
+        _longest(columns[name.replace("example", "longest_ns")], columns[name])
+        if name.endswith("example")
+        else int(columns[name].max())
+        if name.endswith("longest_ns")
+        else _total(columns[name])
+        for name in _CAUSES
+    ]
+
+
+def _longest(number: Ints, text: Any) -> str | None:
+    """As ``rollup_sources.OfLongest``."""
+    told = np.ma.filled(text[number == number.max()], "")
+    return min(told.tolist()) or None
+
+
+_SUMMED: Mapping[str, Callable[[Mapping[str, Any]], list[Any]]] = {
+    window_sums.name: _figures,
+    drop_sums.name: _drops,
+    device_sums.name: _times,
+    cause_sums.name: _causes,
+}

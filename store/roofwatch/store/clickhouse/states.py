@@ -1,0 +1,89 @@
+"""Which hours and days of processes there are and how each stands, read once an answer as plain columns.
+
+What this engine takes for a statement is mostly the analysis of it: so the pieces are read in one, and counted, chosen
+and told apart by numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from roofwatch.store.blocks import Ints
+from roofwatch.store.clickhouse.reading import kept, text_of
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S
+from roofwatch.store.rollup_sources import Conditions
+from roofwatch.store.schema import nodes, processes
+
+MOST = 20_000  # pieces that are read one by one; of more the engine counts them, and seeks those that are meant
+NAMES = ("grain", "bucket_unix_ns", "process_id", "stale", "finer", "build")
+_READ = f"SELECT {', '.join(NAMES)} FROM rollups WHERE grain IN ({HOUR_S}, {DAY_S}) AND "  # noqa: S608 - our own words
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Pieces, a column each of ``NAMES``. ``owned``: not those of all processes."""
+
+    columns: dict[str, Ints]
+    owned: bool
+
+    def __len__(self) -> int:
+        return len(self.columns["grain"])
+
+    def where(self, wanted: Any) -> States:
+        """Some of them."""
+        return States({name: column[wanted] for name, column in self.columns.items()}, self.owned)
+
+    def processes(self) -> list[int]:
+        """Whose they are."""
+        found: list[int] = np.unique(self.columns["process_id"]).tolist()
+        return found
+
+    def counted(self) -> Iterable[tuple[int, int, int, int, int]]:
+        """Of each grain and bucket how many there are, how many are stale, and have what they are made of."""
+        grain, bucket, _, stale, finer, _ = (self.columns[name] for name in NAMES)
+        order = np.lexsort((bucket, grain))
+        grain, bucket = grain[order], bucket[order]
+        begins = np.flatnonzero((np.diff(grain, prepend=-1) != 0) | (np.diff(bucket, prepend=-1) != 0))
+        if not len(begins):
+            return ()
+        counts = np.diff(np.append(begins, len(order)))
+        flags = (np.add.reduceat(flag[order], begins) for flag in (stale, finer))
+        columns = (grain[begins], bucket[begins], counts, *flags)
+        return zip(*(column.tolist() for column in columns), strict=True)
+
+    def condition(self) -> str:
+        """That a row of sums is of these, where all of their owners in a bucket are meant."""
+        grain, bucket = self.columns["grain"], self.columns["bucket_unix_ns"]
+        parts = [
+            f"(grain = {one} AND bucket_unix_ns IN ({_listed(np.unique(bucket[grain == one]))}))"
+            for one in np.unique(grain).tolist()
+        ]
+        found = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        return f"{found} AND process_id IN ({_listed(self.processes())})" if self.owned else found
+
+    def builds(self) -> str | None:
+        """The builds that count, where a bucket has but one: then no other row of it has one of these."""
+        grain, bucket, build = (self.columns[name] for name in ("grain", "bucket_unix_ns", "build"))
+        told = set(zip(grain.tolist(), bucket.tolist(), build.tolist(), strict=True))
+        return _listed(sorted({one[2] for one in told})) if len({one[:2] for one in told}) == len(told) else None
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def states(connection: Connection, owners: Conditions, since_ns: int, until_ns: int) -> States | None:
+    """The pieces of some owners (conditions of processes and nodes) that begin in a time; None where there are many."""
+    where = f"bucket_unix_ns >= {since_ns} AND bucket_unix_ns < {until_ns}"
+    if owners:
+        query = select(processes.c.id).join(nodes, nodes.c.id == processes.c.node_id).where(*owners)
+        where += f" AND process_id IN ({text_of(connection, query)})"
+    columns = kept(connection, f"{_READ}{where} LIMIT {MOST + 1}", NAMES)
+    if len(columns["grain"]) > MOST:
+        return None
+    return States({name: column.astype(np.int64) for name, column in columns.items()}, bool(owners))
