@@ -68,6 +68,7 @@ def test_the_demo(folder: Path) -> None:
     assert left(folder) == []
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing(folder: Path, number: signal.Signals) -> None:
     """While its jobs run: gone within 10 s with the signal's exit code, no process and no file stays, no traceback."""
