@@ -239,7 +239,7 @@ SIXTEENS = st.integers(1, 3).map(lambda n: 16 * n)
 @EXAMPLES
 @given(SIXTEENS, SIXTEENS, SIXTEENS)
 def test_scaled_mm(m, k, n):
-    """Products in fp8 with a scale for each operand."""
+    """Products in fp8 with a scale each: the processor's own, or of floats made of them where it has none."""
     one = torch.tensor(1.0)
 
     def work() -> None:

@@ -66,6 +66,7 @@ WRAPPERS: dict[str, tuple[str, ...]] = {
     "aten::zero_": ("aten::fill_",),
     "aten::index_add_": ("aten::scatter_add_",),
     "aten::isin": ("aten::_unique",),
+    "aten::_scaled_mm": ("aten::_to_copy",),  # a CPU without fp8 turns its operands into floats, and multiplies those
     "bitsandbytes::int8_scaled_mm": ("bitsandbytes::int8_linear_matmul",),
 }  # fmt: skip
 
