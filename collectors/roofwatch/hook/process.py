@@ -6,9 +6,10 @@ from typing import Any
 
 from . import groups
 from .log import failure
+from .phases import ARMED, CUT, IDLE, LOST, OPEN
 from .quiesce import threads
 from .session import Session
-from .window import ARMED, CUT, IDLE, LOST, OPEN, Taker
+from .window import Taker
 
 WAIT_S = 10.0  # longer than any close: a child made in the middle of one could not even exit
 
