@@ -24,7 +24,7 @@ from roofwatch.store.clickhouse.journal import Journal, open_file
 from roofwatch.store.clickhouse.taking import MOST_DAYS, weight
 from roofwatch.store.clickhouse.writer import start
 from roofwatch.store.config import Keep
-from roofwatch.store.days import SERIAL_BITS, came
+from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.plan import raw_only
@@ -137,6 +137,9 @@ def test_kernels_count_with_their_windows(
         assert total_ns(db) == 1111, place
         with raw_only():
             assert total_ns(db) == 1111, place
+    with db.engine.connect() as connection:
+        assert sums.sweep(connection, journal, BEGIN_NS + 2 * HOUR_NS) == 1
+    assert total_ns(db) == 1111
     flushed(flusher)
     assert total_ns(db) == 1111 + 1112 + 1113
     journal.close()
@@ -156,7 +159,7 @@ def test_a_damaged_hour_holds_nothing_up(clickhouse: ClickHouse, tmp_path: Path)
     broken = segment(1, pid=1).windows[0].process_id
     clickhouse.run(
         "INSERT INTO kernel_facts (process_id, start_unix_ns, window_id, histogram_buckets, histogram_counts) "  # noqa: S608
-        f"VALUES ({broken}, {BEGIN_NS}, {BEGIN_NS // DAY_NS << SERIAL_BITS}, [1, 2], [1])",
+        f"SELECT process_id, start_unix_ns, id, [1, 2], [1] FROM windows WHERE process_id = {broken}",
         name,
     )
     with db.engine.connect() as connection:

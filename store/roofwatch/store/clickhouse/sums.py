@@ -101,6 +101,7 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int], nu
         f = kernel_facts.c
         kernels = _kernels(summed_facts(), f, grain, bucket, number)
         kernels = kernels.where(f.process_id.in_(of), f.start_unix_ns >= bucket, f.start_unix_ns < end)
+        kernels = kernels.where(f.window_id.in_(select(w.id).where(*where)))  # others are of a batch that is under way
     else:
         where = [r.process_id.in_(of), r.grain == HOUR_S, r.bucket_unix_ns >= bucket, r.bucket_unix_ns < end]
         rows = {table.name: piece_rows(table, where) for table in _ROWS}
