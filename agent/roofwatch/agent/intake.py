@@ -133,29 +133,38 @@ class Intake:
         elif not _around_now(arrived):
             self._lose(member, answered, counters.BAD_WINDOW, "a window of another time", fd)
         else:
-            read = self._readings.pop(member, [])
-            self._read_devices(member, read)
-            pending = Pending(member, arrived, uuid.uuid4().hex, answered, read)
-            context = WindowContext(
-                uid=pending.uid,
-                process=member.process,
-                trigger=answered.trigger,
-                devices=member.hello.devices,
-                steps=arrived.steps,
-                represents_ns=_at_work(self.books.represents_ns(member, arrived.start_unix_ns), arrived.active_ns),
-                cost=arrived.cost,
-                padding=arrived.padding,
-                first_step=arrived.first_step,
-                bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
-                lend=bool(arrived.shapes and arrived.steps and self.books.lends(answered)),
-            )
-            borrows = bool(arrived.steps and not arrived.shapes)
-            lent = self.books.lent(member, agreed=borrows) if borrows or context.lend else b""
-            config = self._config
-            task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
-            if answered.asker is not None and answered.asker.keep:
-                self.keeping.keep(pending.uid, fd, arrived.size, arrived.format, member, arrived.start_unix_ns)
-            self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays), lent))
+            self._read(member, arrived, answered, fd)
+
+    def _read(self, member: Member, arrived: messages.WindowMessage, answered: Open, fd: int) -> None:
+        """Have an arrived window read, and its trace kept where that was asked for."""
+        read = self._readings.pop(member, [])
+        self._read_devices(member, read)
+        pending = Pending(member, arrived, uuid.uuid4().hex, answered, read)
+        context = self._context(pending)
+        borrows = bool(arrived.steps and not arrived.shapes)
+        lent = self.books.lent(member, agreed=borrows) if borrows or context.lend else b""
+        config = self._config
+        task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
+        if answered.asker is not None and answered.asker.keep:
+            self.keeping.keep(pending.uid, fd, arrived.size, arrived.format, member, arrived.start_unix_ns)
+        self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays), lent))
+
+    def _context(self, pending: Pending) -> WindowContext:
+        """What its reader must know of a window, beside its trace."""
+        member, arrived, answered = pending.member, pending.message, pending.asked
+        return WindowContext(
+            uid=pending.uid,
+            process=member.process,
+            trigger=answered.trigger,
+            devices=member.hello.devices,
+            steps=arrived.steps,
+            represents_ns=_at_work(self.books.represents_ns(member, arrived.start_unix_ns), arrived.active_ns),
+            cost=arrived.cost,
+            padding=arrived.padding,
+            first_step=arrived.first_step,
+            bounds=(arrived.start_unix_ns, arrived.start_unix_ns + arrived.duration_ns),
+            lend=bool(arrived.shapes and arrived.steps and self.books.lends(answered)),
+        )
 
     def _asked(self, member: Member) -> None:
         """A window was asked for: how do the process's devices run?"""
