@@ -35,17 +35,7 @@ def report(
         "version": version,
         "uptime_s": round(uptime_s, 1),
         "processes": len(listed),
-        "process_list": [
-            {
-                "pid": member.process.pid,
-                "user": member.process.user,
-                "model": (member.process.model or "")[:MODEL_SHOWN] or None,
-                "rank": member.process.rank,
-                "close_path": member.hello.close_path,
-                "budget": dict(budget),
-            }
-            for member, budget in listed[:PROCESSES_MOST]
-        ],
+        "process_list": [_process(member, budget) for member, budget in listed[:PROCESSES_MOST]],
         "windows": dict(counters.windows),
         "refusals": dict(counters.refusals),
         "asked": dict(counters.asked),
@@ -60,6 +50,17 @@ def report(
         "traces": dict(counters.traces),
         "uplink": {**counters.uplink, **uplink},
         "settings": dict(settings),
+    }
+
+
+def _process(member: Member, budget: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "pid": member.process.pid,
+        "user": member.process.user,
+        "model": (member.process.model or "")[:MODEL_SHOWN] or None,
+        "rank": member.process.rank,
+        "close_path": member.hello.close_path,
+        "budget": dict(budget),
     }
 
 
