@@ -285,6 +285,7 @@ PARTS = (
     dataclasses.replace(WHOLE, vendor="ascend"),
     dataclasses.replace(WHOLE, node="Node-É"),
     dataclasses.replace(WHOLE, labels={"version": "v1"}),
+    dataclasses.replace(WHOLE, until_unix_ns=END_NS - HOUR_NS // 3),  # hours of the day that it cuts
 )
 
 
@@ -304,6 +305,7 @@ def test_pieces_are_read_or_added_up_by_clickhouse(
 
     expected = told()
     assert {answer["coverage"]["sources"]["daily"] > 0 for answer in map(json.loads, expected[:2])} == {True}
+    assert json.loads(expected[len(PARTS) - 1])["coverage"]["sources"].keys() == {"hourly", "daily"}
     assert len(set(expected)) == len(expected)
     monkeypatch.setattr(module, name, 0)
     assert told() == expected

@@ -42,8 +42,8 @@ _S = kernel_sums.c
 _ALIKE = {"id": _F.window_id, "process_id": _F.process_id, "start_unix_ns": _F.start_unix_ns}  # of windows and facts
 FEW = 16  # pieces of so little that a statement costs more than what it gives
 PIECES_MOST = 4096  # that are told by their bucket and builds
-READ_MOST = 100_000  # of a kernel in a piece, that are read as they are
-_APART = "device_id, signature_id, evidence, bound, formula_bound"
+READ_MOST = 20_000  # kernels of pieces, of each device one, that are read as they are
+_APART = "signature_id, evidence, bound, formula_bound"
 _ADDED = (
     f"{_APART}, sum(total_ns), toInt64(least(sum(toFloat64(est_ns)), {float(1 << 62)!r})), sum(step_ns), sum(calls), "
     "sum(step_calls), sum(stepping_calls), sum(steps), min(min_ns), max(max_ns)"
@@ -146,7 +146,9 @@ def from_states(
     if few:
         found = kept(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}", names)  # noqa: S608
     elif wanted is None:
-        found = kept(connection, f"SELECT {_ADDED} FROM kernel_sums {where} GROUP BY {_APART}", names)  # noqa: S608
+        alike = _alike_devices()
+        kind = f"transform(device_id, {', '.join(alike)}, device_id)" if alike else "device_id"
+        found = kept(connection, f"SELECT {kind}, {_ADDED} FROM kernel_sums {where} GROUP BY {kind}, {_APART}", names)  # noqa: S608
     else:
         only = f" AND signature_id IN ({','.join(map(str, sorted(wanted)))})"
         found = read(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}{only}", names)  # noqa: S608
@@ -183,13 +185,17 @@ def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnEl
 
 def _kind(device: ColumnElement[Any]) -> ColumnElement[Any]:
     """The first known device of the same model, vendor and peaks: fewer groups. One that is not known is its own."""
+    alike = _alike_devices()
+    return func.transform(device, *map(literal_column, alike), device) if alike else device
+
+
+def _alike_devices() -> tuple[str, str] | None:
+    """Known devices of which there is another one of that kind before, and those; as the engine's arrays."""
     first: dict[tuple[str, str, int], int] = {}
     told = [(identity, first.setdefault(of, identity)) for identity, of in list(seen.items())[:KINDS_MOST]]
     others = [pair for pair in told if pair[0] != pair[1]]
-    if not others:
-        return device
-    ids, firsts = (",".join(map(str, column)) for column in zip(*others, strict=True))
-    return func.transform(device, literal_column(f"[{ids}]"), literal_column(f"[{firsts}]"), device)
+    ids, firsts = (f"[{','.join(map(str, column))}]" for column in zip(*others, strict=True)) if others else ("", "")
+    return (ids, firsts) if others else None
 
 
 def _grouped(
