@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from conftest import TRAIN, Jobs
+from hook_jobs import TRAIN, Jobs
 from little_agent import LittleAgent
 
 from roofwatch.hook import protocol

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from heard import STAND_IN, heard, names
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent, events, read_all
 from torch._inductor import cudagraph_trees
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack

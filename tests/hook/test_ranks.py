@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent
 
 from roofwatch.hook import protocol

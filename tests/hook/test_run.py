@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent
 
 from roofwatch.hook.launch import environment

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import Jobs
+from hook_jobs import Jobs
 from little_agent import Connection, LittleAgent, events
 
 from roofwatch.hook.activity import Activity, Look, active_ns, busy

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TRAIN, UNTIL_STDIN_CLOSES, Ended, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Ended, Jobs
 from little_agent import LittleAgent
 
 from roofwatch.hook import protocol

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
 from little_agent import LittleAgent, events
 
 from roofwatch.hook import protocol
