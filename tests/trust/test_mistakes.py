@@ -218,14 +218,14 @@ def test_other_commands_keep_to_it(site, tokens, traces):
     done = site.ask(*words, *site.flags(bearer="node-a"))
     assert done.returncode == 3
     assert "'node-a' may not send records of node 'imported'" in done.stderr
-    site.certify("token", "importer", "--role", "ingest", "--role", "read")
+    site.certify("token", "importer", "--role", "ingest", "--role", "read", "--renew")
     until(lambda: site.ask(*words, *site.flags(bearer="importer")).returncode == 0, "both roles import", 5)
     replay = ("store", "replay", "--synthetic", "--store")
     assert "would be plain text" in told(site, *replay, "store.example:1", code=2)
-    done = site.ask(*replay, tokens.address, *flags)
+    done = site.run(*replay, tokens.address, *flags)
     assert (done.returncode, "'read' has read, and this needs ingest" in done.stderr) == (3, True)
     words = ("--nodes", "2", "--rate", "40x", "--minutes", "0.05", "--format", "json", *site.flags(bearer="importer"))
-    done = site.ask(*replay, tokens.address, *words)
+    done = site.run(*replay, tokens.address, *words)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["replay"]["exactly_once"]
     assert "would be plain text" in told(site, "agent", "--store", "store.example:1", code=2)
