@@ -107,10 +107,11 @@ class Site:
         return in_process.call(*arguments, env=in_process.environment(self.folder))
 
     def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """As ``ask``, in a process of its own: what drives gRPC from an event loop can hang beside other loops' gRPC."""
+        """As ``ask``, in a process of its own: gRPC of an event loop may hang beside that of others."""
         return subprocess.run(
             [sys.executable, "-m", "roofwatch.cli.main", *map(str, arguments)],
-            capture_output=True, text=True, timeout=60, cwd=self.folder, env=in_process.environment(self.folder),
+            check=False, capture_output=True, text=True, timeout=60, cwd=self.folder,
+            env=in_process.environment(self.folder),
         )  # fmt: skip
 
     def program(self, log: Path, *command: str) -> subprocess.Popen[str]:
