@@ -7,12 +7,15 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from itertools import chain, repeat
 
 import grpc
 import old_peers
 import pytest
 from capture_site import Site
 
+from roofwatch.cli import controlling
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.hub import ANSWERS, ANSWERS_BYTES, Hub
@@ -112,3 +115,13 @@ def test_a_store_that_stops_waits_for_no_window(site: Site) -> None:
         assert site.started[0].wait(30) == 0
     assert capture.returncode == 3
     assert told == "roofwatch: the store is stopping: what was asked of agents goes on, and nobody waits for it.\n"
+
+
+def test_a_store_that_sends_without_end_fills_no_disk() -> None:
+    """Of a trace of ten bytes, sent for ever four at a time, eight are written."""
+    four = pb.TraceChunk(data=b"four")
+    written: list[bytes] = []
+    chunks = chain([pb.TraceChunk(head=pb.KeptTrace(size=10))], repeat(four))
+    with pytest.raises(RoofwatchError, match="came damaged"):
+        controlling._written(chunks, written.append, lambda *_: None)
+    assert written == [b"four", b"four"]

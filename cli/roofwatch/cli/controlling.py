@@ -235,10 +235,12 @@ def _written(chunks: Any, write: Callable[[bytes], Any], progress: Callable[[int
         if chunk.HasField("head"):
             head = chunk.head
             continue
+        size += len(chunk.data)
+        if size > head.size:
+            break  # what is told ends there: a sender without end must not fill this disk
         write(chunk.data)
         digest.update(chunk.data)
-        size += len(chunk.data)
         progress(size, head.size)
     if size != head.size or digest.digest() != head.sha256:
-        raise RoofwatchError("the trace came damaged (its hash is another): fetch it again.")
+        raise RoofwatchError("the trace came damaged (its size or hash is another): fetch it again.")
     return head
