@@ -123,12 +123,22 @@ def test_no_window_where_no_step_comes(jobs: Jobs, agent: LittleAgent) -> None:
 
 @pytest.mark.parametrize("path", ["none", "plain"])
 def test_where_windows_are_not_safe_there_are_none(jobs: Jobs, agent: LittleAgent, path: str) -> None:
-    """The process is seen, and every window is refused; the plain way takes none of a process without steps."""
+    """The process is seen, and every window is refused; the plain way takes none without steps beside other threads."""
     job = jobs.start(ATTACH + UNTIL_STDIN_CLOSES + INFER, agent.path, ROOFWATCH_HOOK_CLOSE=path)
     connection = agent.accept()
     assert connection.hello["close_path"] == path
     assert connection.take()[0]["reason"] == protocol.UNSUPPORTED
     assert jobs.end(job).code == 0
+
+
+def test_the_plain_way_sees_all_of_a_process_with_one_thread(jobs: Jobs, agent: LittleAgent) -> None:
+    """Inference without steps on a CPU, nothing else in Python: what the main thread computes is all there is."""
+    program = ATTACH + "class over:\n    is_set = staticmethod(lambda: False)\n" + INFER
+    job = jobs.start(program, agent.path, ROOFWATCH_HOOK_CLOSE="plain")
+    window, trace = agent.accept().take(duration_ms=30, timeout_ms=5000)
+    assert (window["type"], window["steps"]) == (protocol.WINDOW, None)
+    assert names(trace)["aten::addmm"] > 0
+    job.kill()
 
 
 TIMED = """

@@ -10,6 +10,7 @@ from .log import failure
 from .native import Muted, Native, Shared, flavour, proved, severity
 from .pending import PendingCall
 from .quiesce import quiesce
+from .stages import alone
 from .trace import save_private
 
 
@@ -290,9 +291,9 @@ class PlainPath:
         """Whether a process without steps may have windows: the device's records are of all its threads.
 
         Of the ops only the main thread's are recorded. On a CPU, where ops are the records, a server whose other
-        threads compute would look idle.
+        threads compute would look idle: there it may where Python has no thread but that one and ours.
         """
-        return "cuda" in {activity.name.lower() for activity in self.bindings.activities()}
+        return "cuda" in {activity.name.lower() for activity in self.bindings.activities()} or alone()
 
     def interrupt(self, act: Callable[[], None]) -> None:
         """Open or cut a window by time: on the main thread between two of its bytecodes, or else at its next step."""

@@ -36,6 +36,15 @@ _FILES = (
 )
 
 
+def alone() -> bool:
+    """Whether the main thread and this one are the only ones that run Python. Raises nothing."""
+    try:
+        return set(sys._current_frames()) <= {threading.get_ident(), threading.main_thread().ident}
+    except Exception as error:  # as below
+        failure("alone", error)
+        return False
+
+
 def stage() -> Optional[str]:
     """``checkpoint`` or ``model_load`` where a thread other than this one is in the middle of it. Raises nothing."""
     me = threading.get_ident()
