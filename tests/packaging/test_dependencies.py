@@ -102,12 +102,16 @@ def imported() -> dict[str, set[str]]:
     return found
 
 
+# Libraries of torch's CUDA build, which pins them itself: they are there or not as torch was installed.
+OF_CUDA = re.compile(r"(nvidia-(?!ml-py)|cuda-|triton$)")
+
+
 def test_everything_that_is_installed_is_pinned():
     """Each package at the version of constraints.txt, what others bring too: a release is what was tested."""
     wrong = {
         n: v for n, v in installed().items() if n not in pins() or Version(pins()[n]) != Version(Version(v).public)
     }
-    assert wrong == {}
+    assert [name for name in wrong if not OF_CUDA.match(name)] == []
 
 
 def test_nothing_is_pinned_that_nobody_brings():

@@ -121,7 +121,7 @@ def test_who_takes_over_knows_what_is_there(
 def test_kernels_count_with_their_windows(
     clickhouse: ClickHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a batch that breaks before its windows nothing is told, and what it points to is there before its kernels."""
+    """Of a batch that breaks before its windows, or before what its kernels point to, nothing is told."""
     _, db = opened(clickhouse)
     journal = open_file(tmp_path / "journal.db")
     flusher = Flusher(db, journal, Keep())

@@ -51,12 +51,14 @@ class Tables:
     beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "roofwatch-kernels"))
 
     def write_before(self, connection: Connection, batch: Batch) -> None:
-        """All but the windows: what kernels point to, then kernels beside the rest, which is mostly waiting."""
+        """All but the windows; kernels beside the rest, which is mostly waiting.
+
+        In any order: no row counts before its window is there (``gather``, ``sums``), and windows come last.
+        """
         kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
-        sink = Sink()
-        self._dimensions(connection, batch, sink)
         kernels = self.beside.submit(_kernels, connection.engine, kept, batch.token)
         try:
+            sink = self._dimensions(connection, batch)
             for table in PARTS:
                 if table in sink.flat:
                     insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
@@ -66,8 +68,9 @@ class Tables:
             wait((kernels,))
         kernels.result()
 
-    def _dimensions(self, connection: Connection, batch: Batch, sink: Sink) -> None:
-        """Before any row that points to them, or an answer would find a kernel without a name."""
+    def _dimensions(self, connection: Connection, batch: Batch) -> Sink:
+        """Write what is new of them; with the rows of all other tables, which are not written yet."""
+        sink = Sink()
         try:
             self._collect(sink, batch)
             for table in DIMENSIONS:
@@ -78,6 +81,7 @@ class Tables:
             self.dimensions.rollback()
             raise
         self.dimensions.commit()
+        return sink
 
     def write_windows(self, connection: Connection, batch: Batch) -> None:
         """The windows: from here on they are seen."""
