@@ -686,7 +686,7 @@ class FoundProcess(_message.Message):
     def __init__(self, process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., step_ns: _Optional[int] = ..., steps: _Optional[int] = ..., windows: _Optional[int] = ...) -> None: ...
 
 class WindowOutcome(_message.Message):
-    __slots__ = ("id", "process", "outcome", "reason", "detail", "window", "steps", "first_step", "duration_ns", "kept", "not_kept")
+    __slots__ = ("id", "process", "outcome", "reason", "detail", "window", "steps", "first_step", "duration_ns", "kept", "not_kept", "node")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -698,6 +698,7 @@ class WindowOutcome(_message.Message):
     DURATION_NS_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     NOT_KEPT_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     id: str
     process: str
     outcome: Outcome
@@ -709,7 +710,8 @@ class WindowOutcome(_message.Message):
     duration_ns: int
     kept: bool
     not_kept: str
-    def __init__(self, id: _Optional[str] = ..., process: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., window: _Optional[bytes] = ..., steps: _Optional[int] = ..., first_step: _Optional[int] = ..., duration_ns: _Optional[int] = ..., kept: _Optional[bool] = ..., not_kept: _Optional[str] = ...) -> None: ...
+    node: str
+    def __init__(self, id: _Optional[str] = ..., process: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ..., window: _Optional[bytes] = ..., steps: _Optional[int] = ..., first_step: _Optional[int] = ..., duration_ns: _Optional[int] = ..., kept: _Optional[bool] = ..., not_kept: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class FindTraces(_message.Message):
     __slots__ = ("window",)
@@ -728,7 +730,7 @@ class TraceList(_message.Message):
     def __init__(self, id: _Optional[str] = ..., traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
 
 class KeptTrace(_message.Message):
-    __slots__ = ("window", "format", "size", "sha256", "kept_unix_ns", "start_unix_ns", "process", "pid", "job", "model", "user", "rank", "node")
+    __slots__ = ("window", "format", "size", "sha256", "kept_unix_ns", "start_unix_ns", "process", "pid", "job", "model", "user", "rank", "node", "stored", "duration_ns", "steps", "first_step")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -742,6 +744,10 @@ class KeptTrace(_message.Message):
     USER_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    DURATION_NS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
     window: bytes
     format: str
     size: int
@@ -755,7 +761,11 @@ class KeptTrace(_message.Message):
     user: str
     rank: int
     node: str
-    def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    stored: bool
+    duration_ns: int
+    steps: int
+    first_step: int
+    def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., stored: _Optional[bool] = ..., duration_ns: _Optional[int] = ..., steps: _Optional[int] = ..., first_step: _Optional[int] = ...) -> None: ...
 
 class ReadTrace(_message.Message):
     __slots__ = ("window", "offset", "most")
@@ -931,20 +941,24 @@ class TraceListRequest(_message.Message):
     def __init__(self, window: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class TraceListing(_message.Message):
-    __slots__ = ("traces", "silent", "left_out")
+    __slots__ = ("traces", "silent", "left_out", "compared")
     TRACES_FIELD_NUMBER: _ClassVar[int]
     SILENT_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    COMPARED_FIELD_NUMBER: _ClassVar[int]
     traces: _containers.RepeatedCompositeFieldContainer[KeptTrace]
     silent: _containers.RepeatedCompositeFieldContainer[SilentAgent]
     left_out: int
-    def __init__(self, traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., left_out: _Optional[int] = ...) -> None: ...
+    compared: bool
+    def __init__(self, traces: _Optional[_Iterable[_Union[KeptTrace, _Mapping]]] = ..., silent: _Optional[_Iterable[_Union[SilentAgent, _Mapping]]] = ..., left_out: _Optional[int] = ..., compared: _Optional[bool] = ...) -> None: ...
 
 class GetTraceRequest(_message.Message):
-    __slots__ = ("window",)
+    __slots__ = ("window", "node")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     window: bytes
-    def __init__(self, window: _Optional[bytes] = ...) -> None: ...
+    node: str
+    def __init__(self, window: _Optional[bytes] = ..., node: _Optional[str] = ...) -> None: ...
 
 class TraceChunk(_message.Message):
     __slots__ = ("head", "data")
