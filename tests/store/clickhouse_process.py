@@ -10,6 +10,7 @@ import re
 import sys
 import tempfile
 import threading
+from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,39 +29,36 @@ TOKEN = "insert_deduplication_token"  # noqa: S105 - a name
 
 
 class Engine:
-    """One engine; a handle for each set of settings, and one question at a time."""
+    """One engine, and handles for each set of settings: questions run beside each other, as on a server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lock = threading.Lock()
-        self.handles: dict[Any, Any] = {}
+        self.free: defaultdict[Any, list[Any]] = defaultdict(list)
 
     def run(self, sql: bytes, data: bytes, given: dict[str, str]) -> bytes:
         """The answer of a statement; raises what the engine says."""
         settings = {name: value for name, value in given.items() if name not in TRANSPORT}
         token = settings.pop(TOKEN, "")
+        database = given.get("database", "")
+        key = (database, frozenset(settings.items()))
         with self.lock:
-            handle = self._handle(given.get("database", ""), settings)
-            if token:
-                handle.query(f"SET {TOKEN}={_quoted(token)}")
-            try:
-                return self._query(handle, sql, data)
-            finally:
-                if token:
-                    handle.query(f"SET {TOKEN}=''")
+            handle = self.free[key].pop() if self.free[key] else self._handle(database, settings)
+        try:
+            return self._query(handle, sql, data, token)
+        finally:
+            with self.lock:
+                self.free[key].append(handle)
 
     def _handle(self, database: str, settings: dict[str, str]) -> Any:
-        key = (database, frozenset(settings.items()))
-        if key not in self.handles:
-            handle = chdb.connect(str(self.folder / "engine"))
-            if database:
-                handle.query(f"USE `{database}`")
-            for name, value in settings.items():
-                handle.query(f"SET {name}={_quoted(value)}")
-            self.handles[key] = handle
-        return self.handles[key]
+        handle = chdb.connect(str(self.folder / "engine"))
+        if database:
+            handle.query(f"USE `{database}`")
+        for name, value in settings.items():
+            handle.query(f"SET {name}={_quoted(value)}")
+        return handle
 
-    def _query(self, handle: Any, sql: bytes, data: bytes) -> bytes:
+    def _query(self, handle: Any, sql: bytes, data: bytes, token: str) -> bytes:
         inserted = re.match(rb"(?is)\s*insert\s.*?\bformat\s+native\b", sql)
         if inserted is None:
             found = handle.query(sql.decode(), "TabSeparated")
@@ -70,7 +68,8 @@ class Engine:
             file.write(data)
             file.flush()
             head = re.sub(rb"(?i)\bformat\s+native\b", b"", inserted.group()).decode()
-            handle.query(f"{head} FROM INFILE '{file.name}' FORMAT Native")
+            told = f" SETTINGS {TOKEN}={_quoted(token)}" if token else ""
+            handle.query(f"{head} FROM INFILE '{file.name}'{told} FORMAT Native")
         return b""
 
 
