@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -36,6 +36,25 @@ def liar(command: pb.Command) -> pb.AgentMessage | None:
         part = pb.TracePart(id=command.id, offset=command.read_trace.offset, data=b"x" * 500)
         return pb.AgentMessage(part=part)
     return pb.AgentMessage(processes=pb.ProcessList(id=command.id))
+
+
+FALSE = b"no trace at all"
+
+
+def forger(windows: Sequence[bytes]) -> Answers:
+    """An agent that tells of false traces of these windows, with their own hash."""
+
+    def answer(command: pb.Command) -> pb.AgentMessage:
+        if command.WhichOneof("body") == "read_trace":
+            offset = command.read_trace.offset
+            return pb.AgentMessage(part=pb.TracePart(id=command.id, offset=offset, data=FALSE[offset:]))
+        if command.WhichOneof("body") != "find_traces":
+            return liar(command)
+        digest, begin = hashlib.sha256(FALSE).digest(), command.find_traces.window
+        traces = [pb.KeptTrace(window=w, size=len(FALSE), sha256=digest) for w in windows if w.hex().startswith(begin)]
+        return pb.AgentMessage(traces=pb.TraceList(id=command.id, traces=traces))
+
+    return answer
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import sys
 import threading
 from functools import partial
 from itertools import chain, repeat
+from pathlib import Path
 
 import grpc
 import old_peers
@@ -18,7 +19,9 @@ from roofwatch.cli import controlling
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
-from roofwatch.store.hub import ANSWERS, ANSWERS_BYTES, Hub
+from roofwatch.store import control, database
+from roofwatch.store.hub import ANSWERS, ANSWERS_BYTES, COMMANDS, Connection, Hub
+from roofwatch.store.whose import Whose
 
 FOREIGN = f"{7:016x}"
 
@@ -79,6 +82,69 @@ def test_an_agent_speaks_of_its_own_processes_only(site: Site) -> None:
         ("node-0", "timed_out", "no_answer", None), ("node-1", "timed_out", "no_answer", None),
     ]  # fmt: skip
     assert [len(row["model"]) for row in answer["rows"]] == [300, 300]
+
+
+def lone(number: int) -> pb.FoundProcess:
+    """A process of no job."""
+    return pb.FoundProcess(
+        process=f"{number:016x}", pid=number, model="lone", rank=-1, world_size=-1, steps=-1, step_ns=-1
+    )
+
+
+def told(command: pb.Command, processes: list[pb.FoundProcess], outcome: pb.Outcome | None) -> list[pb.AgentMessage]:
+    """An agent's answers: these processes, and this of each that it is asked for."""
+    if command.WhichOneof("body") == "find_processes":
+        return [pb.AgentMessage(processes=pb.ProcessList(id=command.id, processes=processes))]
+    mine = command.take_window.processes if outcome is not None else ()
+    return [pb.AgentMessage(outcome=pb.WindowOutcome(id=command.id, process=p, outcome=outcome)) for p in mine]
+
+
+def test_two_processes_of_one_id_are_two(site: Site) -> None:
+    """An agent claims the id of another node's process, and that a window of it was taken."""
+    honest = old_peers.agent(site.address, "node-0", lambda c: next(iter(told(c, [lone(7)], None)), None))
+    meddling = old_peers.agent(site.address, "node-1", lambda c: next(iter(told(c, [lone(7)] * 2, pb.TAKEN)), None))
+    with honest, meddling:
+        answer = site.json("capture", "--model", "lone", "--timeout", "1s", code=1)
+    assert [(row["node"], row["outcome"]) for row in answer["rows"]] == [("node-0", "timed_out"), ("node-1", "taken")]
+
+
+def test_an_agent_of_more_jobs_than_wait_for_it_gets_them_all(site: Site) -> None:
+    """Each process alone is an order of its own, and 64 wait for an agent at most."""
+    many = [lone(100 + number) for number in range(150)]
+    with old_peers.agent(site.address, "node-0", lambda c: next(iter(told(c, many, pb.TAKEN)), None)):
+        answer = site.json("capture", "--model", "lone", "--timeout", "5s")
+    assert [row["outcome"] for row in answer["rows"]] == ["taken"] * 150
+
+
+def test_what_an_agent_has_taken_of_its_orders_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One does not read what waits for it: of 70 orders it got 64; those are told as they end, six were never sent."""
+    monkeypatch.setattr(control, "SEND_WITHIN_S", 0.2)
+    hub = Hub()
+    service = control.ControlService(hub, Whose(database.open(str(tmp_path / "store.db"))))
+    many = [lone(100 + number) for number in range(70)]
+
+    async def slow(connection: Connection) -> None:
+        find = (await connection.outbound.get()).command
+        connection.commands -= 1
+        for message in told(find, many, None):
+            hub.heard(connection, find.id, message)
+        await asyncio.sleep(0.5)
+        while not connection.outbound.empty():
+            order = connection.outbound.get_nowait().command
+            for message in told(order, many, pb.TAKEN):
+                hub.heard(connection, order.id, message)
+
+    async def main() -> list[pb.WindowOutcome]:
+        reading = asyncio.create_task(slow(hub.connect("a", "host", "1")))
+        request = pb.CaptureRequest(which=pb.FindProcesses(model="lone"), steps=1, within_ms=5000)
+        events = [event async for event in service.Capture(request, None)]
+        await reading
+        return [event.outcome for event in events if event.HasField("outcome")]
+
+    found = {told.process: (told.outcome, told.reason) for told in asyncio.run(main())}
+    names = [process.process for process in many]
+    assert {found[name] for name in names[:COMMANDS]} == {(pb.TAKEN, "")}
+    assert {found[name] for name in names[COMMANDS:]} == {(pb.REFUSED, "agent_busy")}
 
 
 def test_what_goes_to_every_agent_is_short(site: Site) -> None:

@@ -13,11 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc
 import old_peers
 import pytest
 from capture_site import ALONE, Site, wait_for
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 
 NODES = ("node-a", "node-b")
 LONE = "lone"  # a process of no job
@@ -69,6 +71,13 @@ def _fetched(site: Site, rows: list[dict], tmp_path: Path) -> None:
     assert set(listed) == {row["window"] for row in rows}
     first = listed[rows[0]["window"]]
     assert (first["node"], first["pid"], first["rank"], first["format"]) == ("node-a", rows[0]["pid"], 0, "kineto-json")
+    for row in rows:  # what its file does not hold: begin, length and steps of the window
+        assert listed[row["window"]]["stored"] is True
+        known = {name: row[name] for name in ("steps", "first_step", "duration_ns")}
+        assert {name: listed[row["window"]][name] for name in known} == known
+    drawn = site.call("trace", "list").stdout
+    assert {"began", "from", "steps", "length"} <= set(drawn.splitlines()[0].split())
+    assert f" {rows[0]['first_step']:,} " in drawn
     out = tmp_path / "t.json.gz"
     done = site.call("trace", "get", first["window"][:10], "-o", str(out))
     assert done.returncode == 0, done.stderr
@@ -82,6 +91,58 @@ def _fetched(site: Site, rows: list[dict], tmp_path: Path) -> None:
     assert {(path.suffix, stat.S_IMODE(path.stat().st_mode)) for path in kept} == {(".gz", 0o600), (".json", 0o600)}
     opened = site.call("trace", "open", first["window"][:10])
     assert f"roofwatch trace get {first['window'][:8]}" in opened.stdout
+
+
+def test_of_a_trace_its_windows_node_alone_is_heard(site: Site, job: str, tmp_path: Path) -> None:
+    """Another node's agent, first to answer, tells of a false trace of a stored window, kept there or not.
+
+    It is neither listed nor fetched. What it tells of a window that nobody stored is its word, taken where it is named.
+    """
+    kept = next(row for row in site.json("trace", "list")["rows"] if row["node"] == "node-a")
+    bare = next(
+        r["uid"] for r in site.json("windows", "--job", job, "--limit", "0")["rows"] if r["uid"] != kept["window"]
+    )
+    invented = kept["window"][:8] + "0" * 24
+    told = [kept["window"], bare, invented]
+    with old_peers.agent(site.address, "node-evil", old_peers.forger([bytes.fromhex(uid) for uid in told])):
+        listing = site.json("trace", "list")
+        assert {"node": "node-evil", "reason": "not_its_own"} in listing["coverage"]["silent"]
+        assert [r["window"] for r in listing["rows"] if r["node"] == "node-evil"] == [invented]
+        assert [r["stored"] for r in listing["rows"] if r["window"] in told] == [
+            r["node"] != "node-evil" for r in listing["rows"] if r["window"] in told
+        ]
+        out = tmp_path / "t.json.gz"
+        for begin in (kept["window"], kept["window"][:8]):
+            done = site.call("trace", "get", begin, "-o", str(out))
+            assert done.returncode == 0, done.stderr
+            assert out.read_bytes() == (site.folder / "node-a/state/traces" / f"{kept['window']}.gz").read_bytes()
+            out.unlink()
+        for words, why in (
+            ((bare,), "node-evil is not believed, for it is another node's window"),
+            ((kept["window"], "--node", "node-evil"), "node-evil is not believed"),
+            ((invented,), "nothing but an agent's word says that it is of node node-evil"),
+        ):
+            done = site.call("trace", "get", *words, "-o", str(out))
+            assert (done.returncode, why in done.stderr, out.exists()) == (1, True, False), done.stderr
+        done = site.call("trace", "get", invented, "--node", "node-evil", "-o", str(out))
+        assert (done.returncode, out.read_bytes()) == (0, old_peers.FALSE), done.stderr
+        _asked_directly(site, [bytes.fromhex(uid) for uid in told])
+
+
+def _asked_directly(site: Site, told: list[bytes]) -> None:
+    """The store itself, whoever asks it: an older command line names no node."""
+    with grpc.insecure_channel(site.address) as channel:
+        stub = rpc.ControlStub(channel)
+        for window, node, why in (
+            (told[1], "", "no agent of node"), (told[0], "node-evil", "is of node node-a"),
+            (told[2], "", "is not stored, so nothing says whose it is"),
+        ):  # fmt: skip
+            with pytest.raises(grpc.RpcError, match=why) as refused:
+                list(stub.GetTrace(pb.GetTraceRequest(window=window, node=node), timeout=20))
+            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        chunks = list(stub.GetTrace(pb.GetTraceRequest(window=told[0]), timeout=20))
+        assert chunks[0].head.node == "node-a"
+        assert b"".join(chunk.data for chunk in chunks) != old_peers.FALSE
 
 
 def test_one_rank_is_the_default_and_what_is_not_there_is_told(site: Site, job: str) -> None:
@@ -179,7 +240,9 @@ def test_peers_that_are_too_old_are_named(site: Site, job: str) -> None:
 def test_a_trace_that_comes_damaged_leaves_no_file(site: Site, tmp_path: Path) -> None:
     """An agent gives other bytes than it told the hash of."""
     with old_peers.agent(site.address, "node-liar", old_peers.liar):
-        done = site.call("trace", "get", old_peers.WINDOW.hex(), "-o", str(tmp_path / "t.json.gz"))
+        done = site.call(
+            "trace", "get", old_peers.WINDOW.hex(), "--node", "node-liar", "-o", str(tmp_path / "t.json.gz")
+        )
     assert (done.returncode, "came damaged" in done.stderr) == (1, True), done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +257,7 @@ def test_a_fetch_that_is_killed_leaves_no_file(site: Site, tmp_path: Path) -> No
         asked.set()
         return None
 
-    fetch = (sys.executable, "-m", "roofwatch.cli.main", "trace", "get", old_peers.WINDOW.hex())
+    fetch = (sys.executable, "-m", "roofwatch.cli.main", "trace", "get", old_peers.WINDOW.hex(), "--node", "node-slow")
     env = {**site.env, "ROOFWATCH_STORE": site.address}
     fetch += ("-o", str(tmp_path / "t.json.gz"))
     with old_peers.agent(site.address, "node-slow", slow), subprocess.Popen(fetch, env=env) as asking:

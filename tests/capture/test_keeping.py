@@ -20,6 +20,7 @@ from roofwatch.agent.connection import Connection
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.keeping import FULL, OFF, Keeping
 from roofwatch.agent.log import Log
+from roofwatch.agent.messages import WindowMessage
 from roofwatch.agent.registry import Member
 from roofwatch.agent.traces import Note, Traces
 from roofwatch.model.record import Node, Process
@@ -32,6 +33,11 @@ def member() -> Member:
     """A process; its connection is not asked for anything."""
     process = Process(Node("here"), 4711, user="alice", job="slurm:7.0", rank=3, model="llama")
     return Member(Connection.__new__(Connection), process, None, 0.0)  # type: ignore[arg-type]
+
+
+def arrived(size: int) -> WindowMessage:
+    """What its process tells of a window."""
+    return WindowMessage(1, "kineto-json", 5, 7_000, 3, size, True, None, None, 50, first_step=44)
 
 
 def uid(number: int) -> str:
@@ -56,7 +62,7 @@ def kept(state: Path, *jobs: tuple[int, int], most: int = 64 * MIB, hours: float
         verdicts: dict[int, asyncio.Future[str]] = {}
         for number, (fd, size) in enumerate(jobs):
             verdicts[number] = asyncio.get_running_loop().create_future()
-            keeper.keep(uid(number), fd, size, "kineto-json", member(), 5)
+            keeper.keep(uid(number), fd, arrived(size), member())
             os.close(fd)  # the copy has one of its own
             keeper.settled(uid(number), verdicts[number].set_result)
         found = [await verdict for verdict in verdicts.values()]
@@ -81,6 +87,7 @@ def test_a_kept_trace_is_whole_compressed_and_its_owners(tmp_path: Path) -> None
         assert gzip.decompress(data) == BODY
         assert (note.bytes, note.sha256) == (len(data), hashlib.sha256(data).hexdigest())
         assert (note.pid, note.user, note.job, note.rank, note.start_unix_ns) == (4711, "alice", "slurm:7.0", 3, 5)
+        assert (note.duration_ns, note.steps, note.first_step) == (7_000, 3, 44)
         assert found.read(uid(number), 10, 7) == data[10:17]
     assert found.read(uid(1), 0, 1 << 30) == packed
     assert found.path(uid(0)).stat().st_size < len(BODY) / 5
@@ -136,7 +143,7 @@ def test_bounds_of_what_waits_and_none_at_all(tmp_path: Path, monkeypatch: pytes
 def test_a_descriptor_that_cannot_be_doubled_is_a_trace_not_kept(tmp_path: Path) -> None:
     """Where descriptors run out the window must not be lost with it, nor its process wait for ever."""
     keeper = Keeping(Config(), Traces(tmp_path, MIB, 3600, Counters()), Counters(), Log())
-    keeper.keep(uid(0), -1, 9, "kineto-json", member(), 5)
+    keeper.keep(uid(0), -1, arrived(9), member())
     verdicts: list[str] = []
     keeper.settled(uid(0), verdicts.append)
     assert verdicts == ["Bad file descriptor"]
@@ -152,7 +159,7 @@ def test_limits_change_while_it_runs(tmp_path: Path) -> None:
             keeper.configure(config)
             verdict = asyncio.get_running_loop().create_future()
             fd = memfd(bytes(9 * MIB))
-            keeper.keep(uid(number), fd, 9 * MIB, "kineto-json", member(), 5)
+            keeper.keep(uid(number), fd, arrived(9 * MIB), member())
             os.close(fd)
             keeper.settled(uid(number), verdict.set_result)
             verdicts.append(await asyncio.wait_for(verdict, 30))
@@ -217,3 +224,16 @@ def test_what_cannot_be_kept_leaves_nothing(tmp_path: Path) -> None:
         put(traces, 0, b"x" * 100, time.time_ns())
     assert [path.name for path in (tmp_path / "traces").iterdir()] == [f"{uid(0)}.gz"]
     assert len(traces) == 0
+
+
+def test_notes_of_older_and_newer_agents(tmp_path: Path) -> None:
+    """One knew less of a window, one knows more; both traces stay over an upgrade and a downgrade."""
+    traces = Traces(tmp_path, 100_000, 3600, Counters())
+    for number in range(2):
+        put(traces, number, b"x" * 100, time.time_ns())
+    older, newer = (tmp_path / "traces" / f"{uid(number)}.json" for number in range(2))
+    known = json.loads(older.read_text())
+    older.write_text(json.dumps({k: v for k, v in known.items() if k not in {"duration_ns", "steps", "first_step"}}))
+    newer.write_text(json.dumps(json.loads(newer.read_text()) | {"steps": 3, "colour": "green"}))
+    again = {note.window: note.steps for note in Traces(tmp_path, 100_000, 3600, Counters()).found("")}
+    assert again == {uid(0): None, uid(1): 3}

@@ -95,7 +95,8 @@ def kept(note: Note) -> pb.KeptTrace:
     return pb.KeptTrace(
         window=bytes.fromhex(note.window), format=note.format, size=note.bytes, sha256=bytes.fromhex(note.sha256),
         kept_unix_ns=note.kept_unix_ns, start_unix_ns=note.start_unix_ns, process=note.process, pid=note.pid,
-        job=note.job, model=note.model, user=note.user, rank=note.rank,
+        job=note.job, model=note.model, user=note.user, rank=note.rank, duration_ns=note.duration_ns, steps=note.steps,
+        first_step=note.first_step,
     )  # fmt: skip
 
 

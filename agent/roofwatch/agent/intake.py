@@ -146,7 +146,7 @@ class Intake:
         config = self._config
         task = link.Task(arrived.format, arrived.size, context, config.trace_mb * MIB, config.worker_seconds)
         if answered.asker is not None and answered.asker.keep:
-            self.keeping.keep(pending.uid, fd, arrived.size, arrived.format, member, arrived.start_unix_ns)
+            self.keeping.keep(pending.uid, fd, arrived, member)
         self.parser.submit(Job(task, fd, pending, self._graphs.beside(member, arrived.replays), lent))
 
     def _context(self, pending: Pending) -> WindowContext:

@@ -16,6 +16,7 @@ from typing import Any
 from roofwatch.agent.config import MIB, Config
 from roofwatch.agent.counters import Counters
 from roofwatch.agent.log import Log
+from roofwatch.agent.messages import WindowMessage
 from roofwatch.agent.parsing import ENVIRONMENT
 from roofwatch.agent.registry import Member
 from roofwatch.agent.traces import Note, Traces
@@ -48,7 +49,7 @@ class Keeping:
         self._trace_bytes = config.trace_mb * MIB
         self.traces.limit(config.keep_traces_mb * MIB, config.keep_traces_hours * 3600)
 
-    def keep(self, uid: str, fd: int, size: int, form: str, member: Member, start_unix_ns: int) -> None:
+    def keep(self, uid: str, fd: int, arrived: WindowMessage, member: Member) -> None:
         """Copy a trace; the descriptor stays the caller's."""
         if not self.traces.most_bytes or len(self._copies) >= WAITING_MOST:
             self._verdict(uid, OFF if not self.traces.most_bytes else FULL)
@@ -60,10 +61,11 @@ class Keeping:
             return
         process = member.process
         note = Note(
-            uid, form, 0, "", 0, start_unix_ns, f"{process.id:016x}", process.pid, process.job or "",
+            uid, arrived.format, 0, "", 0, arrived.start_unix_ns, f"{process.id:016x}", process.pid, process.job or "",
             process.model or "", process.user or "", -1 if process.rank is None else process.rank,
+            arrived.duration_ns, arrived.steps, arrived.first_step,
         )  # fmt: skip
-        self._copies[uid] = asyncio.create_task(self._copy(note, own, size))
+        self._copies[uid] = asyncio.create_task(self._copy(note, own, arrived.size))
 
     def settled(self, uid: str, told: Settled) -> None:
         """Hear why a trace is not kept, "" where it is; at once or when it is known."""

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,19 @@ class Note:
     model: str = ""
     user: str = ""
     rank: int = -1
+    duration_ns: int | None = None  # these three of the window; older agents did not note them
+    steps: int | None = None
+    first_step: int | None = None
 
     def __post_init__(self) -> None:
         """ValueError where it was damaged: who lists it relies on it."""
         numbers = (self.bytes, self.kept_unix_ns, self.start_unix_ns, self.pid, self.rank)
-        if not all(type(number) is int for number in numbers) or not _HASH.fullmatch(self.sha256):
+        known = [n for n in (self.duration_ns, self.steps, self.first_step) if n is not None]
+        if not all(type(number) is int for number in (*numbers, *known)) or not _HASH.fullmatch(self.sha256):
             raise ValueError("no note of a trace")
+
+
+_NAMES = frozenset(field.name for field in fields(Note))
 
 
 class Traces:
@@ -164,8 +171,8 @@ class Traces:
     def _noted(self, path: Path) -> Note | None:
         try:
             found: dict[str, Any] = json.loads(path.read_text())
-            note = Note(**found)
+            note = Note(**{name: value for name, value in found.items() if name in _NAMES})  # a newer agent notes more
             whole = _UID.fullmatch(note.window) and note.window == path.stem
             return note if whole and self.path(note.window).stat().st_size == note.bytes else None
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             return None

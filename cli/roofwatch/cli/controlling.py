@@ -28,6 +28,7 @@ STORED_WITHIN_S, POLL_S = 5.0, 0.25  # a trace is read and sent in a second
 BEFORE_NS = 600_000_000_000  # clocks of nodes differ, and the first windows of several may have begun early
 WINDOWS_EACH, WINDOWS_BESIDE = 4, 200  # of the latest that are looked at, by process and beside them
 SHORTEST_PREFIX, UID_DIGITS = 4, 32
+NOT_ITS_OWN = "not_its_own"  # as a store says it of an agent that tells of another node's window
 OUTCOMES = {pb.ASKED: "asked", pb.TAKEN: "taken", pb.REFUSED: "refused", pb.TIMED_OUT: "timed_out", pb.LOST: "lost"}
 
 Answer = dict[str, Any]
@@ -70,7 +71,8 @@ def capture(address: str, request: pb.CaptureRequest, found: Told, told: Told) -
                 rows = {(t.node, t.process.process): _row(t) for t in event.found.targets}
                 found(coverage | {"rows": list(rows.values())})
                 continue
-            for key in [key for key in rows if key[1] == event.outcome.process]:
+            told_by = event.outcome.node  # an older store does not tell
+            for key in [key for key in rows if key[1] == event.outcome.process and told_by in ("", key[0])]:
                 rows[key] |= _outcome(event.outcome)
                 told(rows[key])
     return {"schema_version": 1, "query": _query(request), "coverage": coverage, "rows": list(rows.values())}
@@ -145,7 +147,7 @@ def traces(address: str, begin: str = "", node: str = "") -> Answer:
     """The traces that agents of a store keep, the latest first."""
     with _control(address) as stub:
         listing = stub.ListTraces(pb.TraceListRequest(window=begin, node=node), timeout=LIST_WITHIN_S)
-    rows = [trace_row(each) for each in listing.traces]
+    rows = [trace_row(each, compared=listing.compared) for each in listing.traces]
     rows.sort(key=lambda row: (-row["kept_unix_ns"], row["window"]))
     silent = [{"node": each.node, "reason": each.reason} for each in listing.silent]
     query = {"command": "trace list", "window": begin or None, "node": node or None}
@@ -154,37 +156,57 @@ def traces(address: str, begin: str = "", node: str = "") -> Answer:
     }  # fmt: skip
 
 
-def trace_row(kept: pb.KeptTrace) -> Answer:
-    """A kept trace as a row."""
+def trace_row(kept: pb.KeptTrace, *, compared: bool) -> Answer:
+    """A kept trace as a row. ``compared``: the store says whether it has the window under that node."""
     return {
         "window": kept.window.hex(), "kept_unix_ns": kept.kept_unix_ns, "start_unix_ns": kept.start_unix_ns,
         "node": kept.node, "process": kept.process, "pid": kept.pid, "rank": _known(kept.rank), "job": kept.job or None,
         "model": kept.model or None, "user": kept.user or None, "format": kept.format, "bytes": kept.size,
-        "sha256": kept.sha256.hex(),
+        "sha256": kept.sha256.hex(), "duration_ns": kept.duration_ns if kept.HasField("duration_ns") else None,
+        "steps": kept.steps if kept.HasField("steps") else None,
+        "first_step": kept.first_step if kept.HasField("first_step") else None,
+        "stored": kept.stored if compared else None,
     }  # fmt: skip
 
 
-def the_one(address: str, begin: str) -> Answer:
+def the_one(address: str, begin: str, node: str = "") -> Answer:
     """The kept trace whose window's uid begins so.
+
+    A window that the store has goes before one that only its agent tells of: that is not taken unless ``node`` names
+    whose word is to be believed.
 
     Raises:
         UsageError: it is no begin of a uid.
-        RoofwatchError: there is none, or there are several.
+        RoofwatchError: there is none, there are several, or nothing but its agent's word says whose it is.
     """
     if not SHORTEST_PREFIX <= len(begin) <= UID_DIGITS or set(begin) - set("0123456789abcdef"):
         raise UsageError(f"'{begin}' is no window: give the first digits of its uid, as 'roofwatch trace list' shows.")
-    answer = traces(address, begin)
-    rows: Sequence[Answer] = answer["rows"]
+    answer = traces(address, begin, node)
+    rows: Sequence[Answer] = [row for row in answer["rows"] if row["stored"]] or answer["rows"]
     if not rows:
         away = answer["coverage"]["silent"]
-        nodes = ", ".join(each["node"] for each in away[:3])
-        also = f"; {nodes} did not answer" if away else ""
+        also = "".join(f"; {told}" for told in _away(away))
+        where = f"of node '{node}' " if node else ""
         raise RoofwatchError(
-            f"no agent that is connected keeps a trace of window {begin}{also}: see 'roofwatch trace list'."
+            f"no agent {where}that is connected keeps a trace of window {begin}{also}: see 'roofwatch trace list'."
         )
     if len({row["window"] for row in rows}) > 1:
         raise RoofwatchError(f"{len(rows)} kept traces begin with {begin}: give more digits of the window's uid.")
+    hosts = sorted({row["node"] for row in rows})
+    if rows[0]["stored"] is False and not node:
+        raise RoofwatchError(
+            f"the store does not have window {begin}, so nothing but an agent's word says that it is of node "
+            f"{' or '.join(hosts[:3])}: wait until it is stored, or name the node you believe with --node."
+        )
     return rows[0]
+
+
+def _away(silent: Sequence[Answer]) -> list[str]:
+    """Who was not heard, in a few words."""
+    false = [each["node"] for each in silent if each["reason"] == NOT_ITS_OWN]
+    mute = [each["node"] for each in silent if each["reason"] != NOT_ITS_OWN]
+    told = [f"{', '.join(mute[:3])} did not answer"] if mute else []
+    return told + ([f"{', '.join(false[:3])} is not believed, for it is another node's window"] if false else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +218,7 @@ class Fetched:
     format: str
 
 
-def fetch(address: str, window: str, path: Path, progress: Callable[[int, int], None]) -> Fetched:
+def fetch(address: str, window: str, path: Path, progress: Callable[[int, int], None], node: str = "") -> Fetched:
     """Write a kept trace to a file: whole, of the right hash and readable by its owner only, or not at all.
 
     Raises:
@@ -206,7 +228,8 @@ def fetch(address: str, window: str, path: Path, progress: Callable[[int, int], 
     try:
         fd, named = _draft(draft)
         with os.fdopen(fd, "wb") as file, _control(address) as stub:
-            chunks = stub.GetTrace(pb.GetTraceRequest(window=bytes.fromhex(window)), timeout=FETCH_WITHIN_S)
+            wanted = pb.GetTraceRequest(window=bytes.fromhex(window), node=node)
+            chunks = stub.GetTrace(wanted, timeout=FETCH_WITHIN_S)
             head = _written(chunks, file.write, progress)
             file.flush()
             if not named:

@@ -14,14 +14,16 @@ from typing import Any, NoReturn
 
 import grpc
 
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.capturing import Asking, Target, asking, commands, meeting, renewed, unseen
 from roofwatch.store.fetching import fetched, listed
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
-from roofwatch.store.questions import BUSY, NO_ANSWER, TEXT_MOST, ask, clipped
+from roofwatch.store.questions import NO_ANSWER, TEXT_MOST, ask, clipped
 from roofwatch.store.unreadable import REASON
+from roofwatch.store.whose import Whose
 
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
 LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window
@@ -32,7 +34,8 @@ STEPS_MOST, DURATION_MOST_MS, WITHIN_MOST_S = 1000, 10_000, 600.0
 GRACE_S = 3.0  # an agent tells of the end of a time itself
 AWAY_S = 10.0  # an agent that has lost its stream may come back with what it knows
 LOOK_S = 0.5
-WENT_AWAY = "agent_gone"
+SEND_WITHIN_S, SEND_AGAIN_S = 5.0, 0.05  # an agent that has commands waiting for it
+WENT_AWAY, NOT_KEEPING_UP = "agent_gone", "agent_busy"
 FINAL = frozenset({pb.TAKEN, pb.REFUSED, pb.TIMED_OUT, pb.LOST})
 _log = logging.getLogger(__name__)
 
@@ -40,8 +43,8 @@ _log = logging.getLogger(__name__)
 class ControlService(rpc.ControlServicer):  # type: ignore[misc]
     """Asks agents that have a stream to this store, and no others."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, hub: Hub, whose: Whose) -> None:
+        self._hub, self._whose = hub, whose
         self._captures = self._fetches = 0
         self._serving: set[asyncio.Task[Any]] = set()
         self._draining = False
@@ -76,7 +79,11 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
             await _refuse(context, REASON)
         async with self._served(context):
             with self._hub.talk() as talk:
-                return await listed(self._hub, talk, request.window, request.node or None)
+                try:
+                    return await listed(self._hub, talk, request.window, request.node or None, self._whose)
+                except RoofwatchError as error:
+                    await context.abort(grpc.StatusCode.INTERNAL, str(error))
+                    raise
 
     async def GetTrace(  # noqa: N802 - as above
         self, request: pb.GetTraceRequest | None, context: Any
@@ -92,7 +99,7 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         try:
             async with self._served(context):
                 with self._hub.talk() as talk:
-                    async for chunk in fetched(self._hub, talk, request.window, context):
+                    async for chunk in fetched(self._hub, talk, request, self._whose, context):
                         yield chunk
         finally:
             self._fetches -= 1
@@ -125,12 +132,10 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         meetings = [meeting([target.process for target in job]) for job in asked.jobs]
         _log.info("capture by %r: %d processes", caller.name, len(asked.targets))
         waiting = {(t.agent, t.process.process): t for t in asked.targets}
-        for agent, orders in commands(talk.id, asked, meetings, request, caller.name[:TEXT_MOST]).items():
-            sent = [self._hub.send(agent, order) for order in orders]
-            if not all(sent):
-                for key in [key for key in waiting if key[0] == agent]:
-                    yield _outcome(key, pb.REFUSED, BUSY if self._hub.of(agent) else WENT_AWAY)
-                    del waiting[key]
+        orders = commands(talk.id, asked, meetings, request, caller.name[:TEXT_MOST])
+        for key, why in await self._sent(orders):
+            # Only these: what the same agent has taken of it goes on, and is told.
+            yield _outcome(waiting.pop(key), pb.TIMED_OUT if why == WENT_AWAY else pb.REFUSED, why)
         async for event in self._outcomes(talk, waiting, agents, request.within_ms / 1e3 + GRACE_S):
             yield event
 
@@ -145,14 +150,32 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
             talk.asked.update(agents)
             waiting = {(t.agent, t.process.process): t for t in strangers.targets}
             nowhere = [(0, 0)] * len(strangers.jobs)
-            for agent, orders in commands(talk.id, strangers, nowhere, short, calling()[0].name[:TEXT_MOST]).items():
-                for order in orders:
-                    self._hub.send(agent, order)
+            orders = commands(talk.id, strangers, nowhere, short, calling()[0].name[:TEXT_MOST])
+            for key, _ in await self._sent(orders):
+                del waiting[key]
             async for _ in self._outcomes(talk, waiting, agents, within_s + GRACE_S):
                 pass
         with self._hub.talk() as talk:
             found, _ = await self._find(request.which, talk, agents)
         return renewed(asked, found)
+
+    async def _sent(self, orders: Mapping[str, list[pb.Command]]) -> list[tuple[tuple[str, str], str]]:
+        """Send each agent its orders; the processes of those that could not be sent, and why."""
+        found = await asyncio.gather(*(self._sent_to(agent, own) for agent, own in orders.items()))
+        return [each for part in found for each in part]
+
+    async def _sent_to(self, agent: str, orders: list[pb.Command]) -> list[tuple[tuple[str, str], str]]:
+        """An agent with many jobs gets its orders as fast as it takes them."""
+        unsent, until = list(orders), time.monotonic() + SEND_WITHIN_S
+        while unsent:
+            if self._hub.send(agent, unsent[0]):
+                del unsent[0]
+            elif self._hub.of(agent) is None or time.monotonic() > until:
+                break
+            else:
+                await asyncio.sleep(SEND_AGAIN_S)
+        why = NOT_KEEPING_UP if self._hub.of(agent) else WENT_AWAY
+        return [((agent, process), why) for order in unsent for process in order.take_window.processes]
 
     async def _find(
         self, which: pb.FindProcesses, talk: Talk, agents: Mapping[str, Connection]
@@ -164,8 +187,8 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
             if isinstance(answer, str):
                 silent.append(pb.SilentAgent(node=connection.host, reason=answer))
                 continue
-            listed = answer.processes.processes[:PROCESSES_MOST]
-            found += [Target(connection.agent, connection.host, clipped(process)) for process in listed]
+            told = {process.process: process for process in answer.processes.processes[:PROCESSES_MOST]}
+            found += [Target(connection.agent, connection.host, clipped(process)) for process in told.values()]
         return found, silent
 
     async def _outcomes(
@@ -179,15 +202,15 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
                 told = heard[1].outcome
                 key = (heard[0], told.process)
                 if key in waiting:
+                    node = waiting[key].node
                     if told.outcome in FINAL:
                         del waiting[key]
-                    yield pb.CaptureEvent(outcome=clipped(told))
+                    yield _event(told, node)
             for agent in self._lost({agent for agent, _ in waiting}, agents, away):
                 for key in [key for key in waiting if key[0] == agent]:
-                    yield _outcome(key, pb.TIMED_OUT, WENT_AWAY)
-                    del waiting[key]
-        for key in waiting:
-            yield _outcome(key, pb.TIMED_OUT, NO_ANSWER)
+                    yield _outcome(waiting.pop(key), pb.TIMED_OUT, WENT_AWAY)
+        for target in waiting.values():
+            yield _outcome(target, pb.TIMED_OUT, NO_ANSWER)
 
     def _lost(self, waited_for: Collection[str], agents: Mapping[str, Connection], away: dict[str, float]) -> list[str]:
         """Agents that will not answer: away for too long, or started anew."""
@@ -213,9 +236,17 @@ def _told(asked: Asking, silent: list[pb.SilentAgent], agents: int) -> pb.Captur
     )  # fmt: skip
 
 
-def _outcome(key: tuple[str, str], outcome: pb.Outcome, reason: str) -> pb.CaptureEvent:
-    told = pb.WindowOutcome(process=key[1], outcome=outcome, reason=reason, steps=-1, first_step=-1)
-    return pb.CaptureEvent(outcome=told)
+def _outcome(target: Target, outcome: pb.Outcome, reason: str) -> pb.CaptureEvent:
+    process = target.process.process
+    told = pb.WindowOutcome(process=process, outcome=outcome, reason=reason, steps=-1, first_step=-1)
+    return _event(told, target.node)
+
+
+def _event(told: pb.WindowOutcome, node: str) -> pb.CaptureEvent:
+    """An outcome, and of which node: an agent speaks of its own processes only, whatever ids it tells."""
+    event = pb.CaptureEvent(outcome=clipped(told))
+    event.outcome.node = node
+    return event
 
 
 async def _check(request: pb.CaptureRequest, context: Any) -> None:

@@ -1,4 +1,8 @@
-"""Traces that agents keep: found by asking them, passed on in parts, neither read nor kept here."""
+"""Traces that agents keep: found by asking them, passed on in parts, neither read nor kept here.
+
+A trace and its hash are its agent's own word. So of the trace of a stored window only the node is heard under which the
+window is stored; of one that is not stored, the node whose word who asks is ready to take.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +12,58 @@ from typing import Any
 
 import grpc
 
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import TEXT_MOST, ask, clipped
+from roofwatch.store.whose import Whose
 
 TRACES_MOST = 1000  # believed of one agent
+UID_BYTES = 16
+NOT_ITS_OWN = "not_its_own"  # why an agent's word on a trace is not passed on: the window is another node's
 PART_BYTES = 1 << 19
 PART_WITHIN_S = 30.0
 TRACE_MOST = 4 << 30
 
 
-async def listed(hub: Hub, talk: Talk, begin: str, node: str | None) -> pb.TraceListing:
-    """The traces that agents keep, of windows whose uid begins so."""
+async def listed(hub: Hub, talk: Talk, begin: str, node: str | None, whose: Whose) -> pb.TraceListing:
+    """The traces that agents keep, of windows whose uid begins so.
+
+    Raises:
+        RoofwatchError: the database does not say whose they are.
+    """
     agents = {c.agent: c for c in hub.connected(node)}
     command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=begin[:32]))
-    listing = pb.TraceListing()
+    listing = pb.TraceListing(compared=True)
+    told: list[pb.KeptTrace] = []
     async for connection, answer in ask(hub, talk, command, agents, "traces"):
         if isinstance(answer, str):
             listing.silent.add(node=connection.host, reason=answer)
             continue
         listing.left_out += answer.traces.left_out
         for trace in answer.traces.traces[:TRACES_MOST]:
-            listing.traces.append(clipped(trace))
-            listing.traces[-1].node = connection.host
+            if len(trace.window) == UID_BYTES and trace.window.hex().startswith(begin):
+                told.append(clipped(trace))
+                told[-1].node = connection.host
+    stored = await whose.nodes([trace.window for trace in told])
+    for trace in told:
+        trace.stored = stored.get(trace.window) == trace.node
+    listing.traces.extend(trace for trace in told if trace.stored or trace.window not in stored)
+    for host in dict.fromkeys(trace.node for trace in told if not trace.stored and trace.window in stored):
+        listing.silent.add(node=host, reason=NOT_ITS_OWN)
     return listing
 
 
-async def fetched(hub: Hub, talk: Talk, window: bytes, context: Any) -> AsyncIterator[pb.TraceChunk]:
-    """A trace in parts, from the agent that keeps it, as fast as the asker takes them."""
-    agents = {c.agent: c for c in hub.connected()}
-    command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=window.hex()))
-    keeper: Connection | None = None
-    head = pb.KeptTrace()
-    async for connection, answer in ask(hub, talk, command, agents, "traces"):
-        mine = [] if isinstance(answer, str) else [t for t in answer.traces.traces if t.window == window]
-        if mine:
-            keeper, head = connection, clipped(mine[0])
-            break
+async def fetched(
+    hub: Hub, talk: Talk, wanted: pb.GetTraceRequest, whose: Whose, context: Any
+) -> AsyncIterator[pb.TraceChunk]:
+    """A trace in parts, from an agent of its window's node, as fast as the asker takes them."""
+    window = wanted.window
+    host = await _host(wanted, whose, context)
+    keeper, head = await _keeper(hub, talk, window, host)
     if keeper is None:
-        told = f"no agent of this store keeps a trace of window {window.hex()[:32]}: see 'roofwatch trace list'"
-        await context.abort(grpc.StatusCode.NOT_FOUND, told)
+        told = f"no agent of node {host} that is connected keeps a trace of window {window.hex()}"
+        await context.abort(grpc.StatusCode.NOT_FOUND, f"{told}: see 'roofwatch trace list'")
         return
     if head.size > TRACE_MOST:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the trace is larger than this store passes on")
@@ -58,6 +74,34 @@ async def fetched(hub: Hub, talk: Talk, window: bytes, context: Any) -> AsyncIte
         data = await _part(hub, talk, keeper, window, offset, context)
         offset += len(data)
         yield pb.TraceChunk(data=data)
+
+
+async def _host(wanted: pb.GetTraceRequest, whose: Whose, context: Any) -> str:
+    """The node whose agents are asked: where the window is stored, else the one that was named."""
+    name = wanted.window.hex()
+    try:
+        host = (await whose.nodes([wanted.window])).get(wanted.window)
+    except RoofwatchError as error:
+        await context.abort(grpc.StatusCode.INTERNAL, str(error))
+        raise
+    if host is not None and wanted.node not in ("", host):
+        told = f"window {name} is of node {host}, so no agent of {wanted.node[:TEXT_MOST]} is asked for its trace"
+        await context.abort(grpc.StatusCode.NOT_FOUND, told)
+    if host is None and not wanted.node:
+        told = f"window {name} is not stored, so nothing says whose it is"
+        await context.abort(grpc.StatusCode.NOT_FOUND, f"{told}: name the node whose word you take")
+    return host or str(wanted.node)
+
+
+async def _keeper(hub: Hub, talk: Talk, window: bytes, host: str) -> tuple[Connection | None, pb.KeptTrace]:
+    """Who keeps the trace, and what it says of it."""
+    agents = {c.agent: c for c in hub.connected(host)}
+    command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=window.hex()))
+    async for connection, answer in ask(hub, talk, command, agents, "traces"):
+        mine = [] if isinstance(answer, str) else [t for t in answer.traces.traces if t.window == window]
+        if mine:
+            return connection, clipped(mine[0])
+    return None, pb.KeptTrace()
 
 
 async def _part(hub: Hub, talk: Talk, keeper: Connection, window: bytes, offset: int, context: Any) -> bytes:

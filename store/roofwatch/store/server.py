@@ -48,6 +48,7 @@ from roofwatch.store.query_service import QueryService
 from roofwatch.store.secure import Trusted, watch
 from roofwatch.store.service import IngestService
 from roofwatch.store.unreadable import Unreadable
+from roofwatch.store.whose import Whose
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # else a second store would share the port and get half of the agents
@@ -84,7 +85,7 @@ class Store:
         gate = Gate(self._trusted.access, self.metrics)
         self._server = grpc.aio.server(options=_OPTIONS, interceptors=(gate, Unreadable()))
         self._ingest = IngestService(self._writer, self.hub, self.metrics, gate)
-        self._control = ControlService(self.hub)
+        self._control = ControlService(self.hub, Whose(db))
         self._watching: asyncio.Task[None] | None = None
         rpc.add_ControlServicer_to_server(self._control, self._server)
         rpc.add_IngestServicer_to_server(self._ingest, self._server)

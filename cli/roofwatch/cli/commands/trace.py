@@ -36,12 +36,14 @@ Examples:
   roofwatch trace get 5f0c1d2e -o trace.json.gz
   roofwatch trace get 5f0c1d2e9a4b4c1d8e7f6a5b4c3d2e1f
 \b
-WINDOW is the begin of a window's uid. The file is there whole, of the right
+WINDOW is the begin of a window's uid. Its trace is asked of the node under
+which the store has the window, and of no other. The file is there whole, of the right
 hash and for your eyes only, or not at all. It is gzip of what the profiler
 wrote, as Perfetto opens it.
 \b
 'roofwatch analyze' of it has the same kernels, maybe a shorter span, and no
-steps: begin, end and steps of a window are told by the hook, beside it.
+steps: begin, length and steps are told by the hook, beside it, and by
+'roofwatch trace list'.
 """
 OPEN_EPILOG = """\b
 Examples:
@@ -64,6 +66,11 @@ def _source(function: Decorated) -> Decorated:
         "--store", envvar="ROOFWATCH_STORE", show_envvar=True, metavar="HOST:PORT",
         help=f"The store whose agents are asked.  [default: {DEFAULT_ADDRESS}]",
     )(function)  # fmt: skip
+
+
+def _node(function: Decorated) -> Decorated:
+    told = "Of this node: take its agent's word where the store does not have the window."
+    return click.option("--node", default="", metavar="HOST", help=told)(function)
 
 
 @command.command("list", epilog=LIST_EPILOG)
@@ -93,17 +100,18 @@ def list_(store: str | None, node: str, form: str) -> int:
 @click.argument("window", metavar="WINDOW")
 @click.option("-o", "--output", "out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Where to write it.  [default: the uid's first digits and .json.gz]")  # fmt: skip
+@_node
 @_source
-def get(window: str, out: Path | None, store: str | None) -> int:
+def get(window: str, out: Path | None, node: str, store: str | None) -> int:
     """Fetch a kept trace from the agent that has it."""
     from roofwatch.cli import controlling  # noqa: PLC0415  # --help must not pay for grpc
     from roofwatch.cli.render import text  # noqa: PLC0415
 
     address = store or DEFAULT_ADDRESS
-    row = controlling.the_one(address, window.lower())
+    row = controlling.the_one(address, window.lower(), node)
     path = out or Path(row["window"][:8] + ENDINGS.get(row["format"], ".gz"))
     try:
-        done = controlling.fetch(address, row["window"], path, _progress())
+        done = controlling.fetch(address, row["window"], path, _progress(), row["node"])
     except KeyboardInterrupt:
         errors.say(f"interrupted: {path} is not written.")
         return errors.INTERRUPTED
@@ -115,8 +123,9 @@ def get(window: str, out: Path | None, store: str | None) -> int:
 
 @command.command("open", epilog=OPEN_EPILOG)
 @click.argument("what", metavar="WINDOW|FILE")
+@_node
 @_source
-def open_(what: str, store: str | None) -> int:
+def open_(what: str, node: str, store: str | None) -> int:
     """Print how to open a trace, of a FILE or of a kept WINDOW."""
     path = Path(what)
     if path.exists():
@@ -125,7 +134,7 @@ def open_(what: str, store: str | None) -> int:
     else:
         from roofwatch.cli import controlling  # noqa: PLC0415  # --help must not pay for grpc
 
-        row = controlling.the_one(store or DEFAULT_ADDRESS, what.lower())
+        row = controlling.the_one(store or DEFAULT_ADDRESS, what.lower(), node)
         path = Path(row["window"][:8] + ENDINGS.get(row["format"], ".gz"))
         lines = [f"roofwatch trace get {row['window'][:8]} -o {path}", *how_to_open(path, row["format"], row["bytes"])]
     for line in lines:

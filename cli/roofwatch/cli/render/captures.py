@@ -19,7 +19,7 @@ KEYS = (
 )  # fmt: skip
 TRACE_KEYS = (
     "window", "kept_unix_ns", "start_unix_ns", "node", "process", "pid", "rank", "job", "model", "user", "format",
-    "bytes", "sha256",
+    "bytes", "sha256", "duration_ns", "steps", "first_step", "stored",
 )  # fmt: skip
 SHOWN = 8  # digits of a window's uid
 COLUMNS = (
@@ -40,9 +40,13 @@ TRACES = (
     Column("node", floor=8),
     Column("pid", right=True),
     Column("rank", right=True),
-    Column("model", floor=6, drop=1),
+    Column("model", floor=6, drop=4),
+    Column("began", right=True, drop=3),
+    Column("from step", right=True, drop=2),
+    Column("steps", right=True),
+    Column("length", right=True, drop=1),
     Column("size", right=True),
-    Column("format", drop=2),
+    Column("format", drop=5),
 )
 WHY = {
     "over_budget": "windows have cost this job as much as its hard stop allows ('roofwatch processes'): ask later",
@@ -61,6 +65,7 @@ WHY = {
     "agent_gone": "its agent went away",
     "no_answer": "neither window nor refusal came in time",
     "stopping": "its agent was stopped",
+    "agent_busy": "its agent does not keep up with what it is asked",
     "too_many": "its agent waits for as many windows as it can",
     "too_old": "agent too old to be asked: upgrade it",
 }
@@ -139,7 +144,10 @@ def _agents(many: int) -> str:
 
 def silent(agents: Sequence[Row]) -> list[str]:
     """Sentences about agents that did not answer."""
-    words = {"too_old": "its agent is too old to be asked, upgrade it", "busy": "its agent does not keep up"}
+    words = {
+        "too_old": "its agent is too old to be asked, upgrade it", "busy": "its agent does not keep up",
+        "not_its_own": "its agent tells of traces of other nodes' windows, which are left out",
+    }  # fmt: skip
     return [f"{text.clean(each['node'])}: {words.get(each['reason'], 'its agent does not answer')}." for each in agents]
 
 
@@ -196,7 +204,9 @@ def traces(answer: Row, room: int, now_ns: int) -> str:
     cells = [
         [
             row["window"][:SHOWN], ago(row["kept_unix_ns"], now_ns), text.clean(row["node"]), str(row["pid"]),
-            _rank(row), text.clean(row["model"] or text.UNKNOWN), text.size(row["bytes"]), text.clean(row["format"]),
+            _rank(row), text.clean(row["model"] or text.UNKNOWN), ago(row["start_unix_ns"], now_ns),
+            text.count(row["first_step"]), text.count(row["steps"]), text.duration(row["duration_ns"]),
+            text.size(row["bytes"]), text.clean(row["format"]),
         ]
         for row in answer["rows"]
     ]  # fmt: skip
