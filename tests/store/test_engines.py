@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import random
@@ -39,8 +40,10 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.run import ASKED, QUERIES
+from roofwatch.store.queries.scope import windows_of
 from roofwatch.store.retention import Dropped, prune_all
 from roofwatch.store.unpack import Unpacked, Unpacker
+from roofwatch.store.whose import Whose
 
 END_NS = BEGIN_NS + DAYS * DAY_NS
 pytestmark = pytest.mark.timeout(600)  # the fixtures live through it three times
@@ -309,6 +312,16 @@ def test_pieces_are_read_or_added_up_by_clickhouse(
     assert len(set(expected)) == len(expected)
     monkeypatch.setattr(module, name, 0)
     assert told() == expected
+
+
+def test_whose_a_window_is(engines: dict[str, Engine], rows: Engine) -> None:
+    """The node under which it is stored; of one that is not there, nothing."""
+    with engines["sqlite"].db.read() as connection:
+        query = windows_of(Filter(), schema.windows.c.uid, schema.nodes.c.host)
+        there = {bytes(uid): host for uid, host in connection.execute(query)}
+    assert {"Node-É"} < set(there.values())
+    for engine in (*engines.values(), rows):
+        assert asyncio.run(Whose(engine.db).nodes([*there, bytes(16)])) == there
 
 
 def test_figures_as_large_as_are_accepted(tmp_path: Path, postgres: Postgres, template: str) -> None:
