@@ -38,3 +38,17 @@ def test_a_log_nobody_reads_harms_nobody():
     out.close()
 
     Log(out).info("anything")
+
+
+def test_who_asked_for_what_is_never_left_out():
+    """Forty captures within a minute, at a level that leaves out what is as it should be: forty lines."""
+    out = io.StringIO()
+    log = Log(out, lambda: 0.0, level="error")
+    for number in range(40):
+        log.audit("capture", by="alice", processes=number)
+        log.info("window")
+
+    lines = out.getvalue().splitlines()
+    assert [line.partition("event=")[2] for line in lines] == [
+        f"capture by=alice processes={number} audit=True" for number in range(40)
+    ]

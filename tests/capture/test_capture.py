@@ -143,6 +143,9 @@ def _asked_directly(site: Site, told: list[bytes]) -> None:
         chunks = list(stub.GetTrace(pb.GetTraceRequest(window=told[0]), timeout=20))
         assert chunks[0].head.node == "node-a"
         assert b"".join(chunk.data for chunk in chunks) != old_peers.FALSE
+    read = f"event=trace_read by=anybody window={told[0].hex()} audit=True"
+    assert site.said(site.started[1]).count(read) == 4  # each time, by name; once in the test before
+    assert f"trace of window {told[0].hex()}" in site.said(site.started[0])
 
 
 def test_one_rank_is_the_default_and_what_is_not_there_is_told(site: Site, job: str) -> None:

@@ -14,6 +14,8 @@ log = logging.getLogger("roofwatch.store.service")
 for number in range(1000):
     log.warning("segment %d of agent %r rejected: %s", number, "a\\n", "x" * 500)
 log.info("a word")
+for number in range(40):
+    logs.audit("capture by %r: %d processes", "alice", number)
 try:
     1 / 0
 except ZeroDivisionError:
@@ -35,6 +37,8 @@ def test_a_repeating_line_is_thinned_and_a_fault_brings_its_traceback() -> None:
     assert "WARNING: segment 0 of agent 'a\\n' rejected" in told[0]
     assert not any("a word" in line for line in told)
     assert told[-1] == "ZeroDivisionError: division by zero"
+    asked = [line.partition(" ")[2] for line in told if "capture by" in line]
+    assert asked == [f"INFO: capture by 'alice': {number} processes" for number in range(40)]
 
 
 def test_json_is_one_object_a_line() -> None:
@@ -45,4 +49,4 @@ def test_json_is_one_object_a_line() -> None:
     assert rows[0]["message"].startswith("segment 0 of agent 'a\\n' rejected: xxx")
     assert len(rows[0]["message"]) <= 301
     assert rows[-1]["traceback"].endswith("ZeroDivisionError: division by zero\n")
-    assert len(rows) == 12
+    assert len(rows) == 12 + 40

@@ -79,7 +79,7 @@ class Agent:
             version=self._version,
             node=pb.Node(host=self._node.host, boot_id=self._node.boot_id, labels=dict(self._node.labels)),
         )
-        obey = Commands(self._registry, self._intake.scheduler, self._captures, self._intake.keeping.traces)
+        obey = Commands(self._registry, self._intake.scheduler, self._captures, self._intake.keeping.traces, self._log)
         self._credentials = Credentials(self._config.trust(), self._config.store, self._log)
         return Uplink(self._config.store, self._credentials, hello, self._spool, self._counters, self._log, obey)
 

@@ -28,6 +28,7 @@ APART_S = 4.0  # between two steps at which ranks that are asked again may open
 TRIES = 3  # windows at most until one has the steps asked for
 WITHIN_MOST_S = 600.0
 TEXT_MOST = 200
+LOGGED = 32  # pids
 BUSY_HERE = "too_many"  # captures on this node
 UNWRITTEN = "it is still being written: see 'roofwatch trace list'"
 
@@ -78,10 +79,7 @@ class Captures:
         wish = Wish(wanted.steps or usual.steps, wanted.duration_ms or usual.duration_ms)
         align = (wanted.modulus, wanted.remainder) if wanted.modulus else None
         within_s = min(WITHIN_MOST_S, wanted.within_ms / 1e3 or WITHIN_MOST_S)
-        self._log.info(
-            "capture", by=wanted.asked_by or None, processes=len(wanted.processes), steps=wish.steps,
-            keep_trace=wanted.keep_trace,
-        )  # fmt: skip
+        self._tell_who(wanted, [known[process] for process in wanted.processes if process in known])
         batch = self._scheduler.new_batch()
         for process in wanted.processes:
             member = known.get(process)
@@ -96,6 +94,15 @@ class Captures:
             self._open.add(one)
             one.deadline = loop.call_later(within_s, self._too_late, one)
             self._try(one)
+
+    def _tell_who(self, wanted: pb.TakeWindow, members: Sequence[Member]) -> None:
+        """For who asks later who had whom profiled."""
+        jobs = {member.process.job: None for member in members if member.process.job}
+        pids = ",".join(str(member.process.pid) for member in members[:LOGGED])
+        self._log.audit(
+            "capture", by=wanted.asked_by or None, job=next(iter(jobs), None), processes=len(wanted.processes),
+            pids=pids or None, steps=wanted.steps or None, keep_trace=wanted.keep_trace,
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Wait for nothing more."""

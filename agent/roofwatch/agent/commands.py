@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from roofwatch.agent.capture import Captures
+from roofwatch.agent.log import Log
 from roofwatch.agent.plan import Wish
 from roofwatch.agent.registry import Member, Registry
 from roofwatch.agent.scheduler import Scheduler
@@ -24,8 +25,8 @@ Answer = pb.CommandResult | pb.AgentMessage
 class Commands:
     """Carries out a command at once; windows on request are told of later, by ``captures``."""
 
-    def __init__(self, registry: Registry, scheduler: Scheduler, captures: Captures, traces: Traces) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, scheduler: Scheduler, captures: Captures, traces: Traces, log: Log) -> None:
+        self._registry, self._log = registry, log
         self._scheduler = scheduler
         self._captures = captures
         self._traces = traces
@@ -83,6 +84,8 @@ class Commands:
         return pb.TraceList(id=identity, traces=listed, left_out=sum(1 for _ in found))
 
     def _part(self, identity: str, wanted: pb.ReadTrace) -> pb.TracePart:
+        if not wanted.offset:
+            self._log.audit("trace_read", by=wanted.asked_by or None, window=wanted.window.hex())
         try:
             data = self._traces.read(wanted.window.hex(), wanted.offset, min(wanted.most, PART_MOST))
         except (OSError, OverflowError):

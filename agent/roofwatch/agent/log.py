@@ -1,4 +1,7 @@
-"""One line an event on stderr: time, level, event, key=value, or JSON. A repeating event is thinned, and says so."""
+"""One line an event on stderr: time, level, event, key=value, or JSON. A repeating event is thinned, and says so.
+
+What somebody asked of the agent is written each time, at every level: it is for who asks later who did what.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,10 @@ class Log:
         """Something that was lost, refused or given up."""
         self._write("warning", event, fields)
 
+    def audit(self, event: str, **fields: object) -> None:
+        """What somebody asked for. Never thinned, and whatever the level."""
+        self._put("info", event, {**fields, "audit": True})
+
     def _write(self, level: str, event: str, fields: dict[str, object]) -> None:
         if LEVELS.index(level) < LEVELS.index(self.level):
             return
@@ -45,6 +52,9 @@ class Log:
             return
         if suppressed:
             fields = {**fields, "suppressed": suppressed}
+        self._put(level, event, fields)
+
+    def _put(self, level: str, event: str, fields: dict[str, object]) -> None:
         try:
             self._stream.write(line(level, event, fields, self.form) + "\n")
             self._stream.flush()

@@ -6,7 +6,6 @@ A trace passes through in parts and is neither read nor kept here. Every count, 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import grpc
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
+from roofwatch.store import logs
 from roofwatch.store.capturing import Asking, Target, asking, commands, meeting, renewed, unseen
 from roofwatch.store.fetching import fetched, listed
 from roofwatch.store.gate import calling
@@ -37,7 +37,6 @@ LOOK_S = 0.5
 SEND_WITHIN_S, SEND_AGAIN_S = 5.0, 0.05  # an agent that has commands waiting for it
 WENT_AWAY, NOT_KEEPING_UP = "agent_gone", "agent_busy"
 FINAL = frozenset({pb.TAKEN, pb.REFUSED, pb.TIMED_OUT, pb.LOST})
-_log = logging.getLogger(__name__)
 
 
 class ControlService(rpc.ControlServicer):  # type: ignore[misc]
@@ -130,7 +129,14 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         yield pb.CaptureEvent(found=_told(asked, silent, len(agents)))
         asked = await self._learned(asked, request, agents)
         meetings = [meeting([target.process for target in job]) for job in asked.jobs]
-        _log.info("capture by %r: %d processes", caller.name, len(asked.targets))
+        which = " ".join(
+            f"{name} {value[:TEXT_MOST]!r}"
+            for name in ("job", "process", "model")
+            if (value := getattr(request.which, name))
+        )
+        logs.audit(
+            "capture by %r of %s: %d processes", caller.name, which or f"node {request.node!r}", len(asked.targets)
+        )
         waiting = {(t.agent, t.process.process): t for t in asked.targets}
         orders = commands(talk.id, asked, meetings, request, caller.name[:TEXT_MOST])
         for key, why in await self._sent(orders):

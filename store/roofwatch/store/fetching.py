@@ -14,6 +14,8 @@ import grpc
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import logs
+from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import TEXT_MOST, ask, clipped
 from roofwatch.store.whose import Whose
@@ -68,6 +70,9 @@ async def fetched(
     if head.size > TRACE_MOST:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the trace is larger than this store passes on")
     head.node = keeper.host
+    logs.audit(
+        "trace of window %s, %d bytes, read from node %r by %r", window.hex(), head.size, host, calling()[0].name
+    )
     yield pb.TraceChunk(head=head)
     offset = 0
     while offset < head.size:
@@ -105,7 +110,9 @@ async def _keeper(hub: Hub, talk: Talk, window: bytes, host: str) -> tuple[Conne
 
 
 async def _part(hub: Hub, talk: Talk, keeper: Connection, window: bytes, offset: int, context: Any) -> bytes:
-    order = pb.Command(id=talk.id, read_trace=pb.ReadTrace(window=window, offset=offset, most=PART_BYTES))
+    by = calling()[0].name[:TEXT_MOST]
+    read = pb.ReadTrace(window=window, offset=offset, most=PART_BYTES, asked_by=by)
+    order = pb.Command(id=talk.id, read_trace=read)
     if not hub.send(keeper.agent, order):
         await context.abort(grpc.StatusCode.ABORTED, f"the agent of {keeper.host} went away")
     until = time.monotonic() + PART_WITHIN_S

@@ -10,6 +10,7 @@ from roofwatch.proto.lines import Thinner, line, stamp
 
 BURST = 10  # lines that one place of the code may write in a minute
 MAX_TRACEBACK = 8000  # characters
+AUDIT = "roofwatch.audit"  # who asked agents for what: each time, at every level
 
 
 class Lines(logging.StreamHandler):  # type: ignore[type-arg]
@@ -22,7 +23,7 @@ class Lines(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or count it."""
-        suppressed = self._thinner.admit(f"{record.name}:{record.lineno}")
+        suppressed = 0 if record.name == AUDIT else self._thinner.admit(f"{record.name}:{record.lineno}")
         if suppressed is None:
             return
         record.suppressed = suppressed
@@ -54,6 +55,13 @@ def set_up(form: str, level: str) -> None:
         root.addHandler(handler := Lines(form))
     handler.form = form
     root.setLevel(level.upper())
+
+
+def audit(text: str, *values: object) -> None:
+    """A line about who asked agents for what. Never thinned, and whatever the level."""
+    logger = logging.getLogger(AUDIT)
+    logger.setLevel(logging.INFO)
+    logger.info(text, *values)
 
 
 def say(text: str, event: str, form: str, **fields: object) -> None:

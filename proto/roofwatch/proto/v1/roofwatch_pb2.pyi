@@ -768,14 +768,16 @@ class KeptTrace(_message.Message):
     def __init__(self, window: _Optional[bytes] = ..., format: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., kept_unix_ns: _Optional[int] = ..., start_unix_ns: _Optional[int] = ..., process: _Optional[str] = ..., pid: _Optional[int] = ..., job: _Optional[str] = ..., model: _Optional[str] = ..., user: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., stored: _Optional[bool] = ..., duration_ns: _Optional[int] = ..., steps: _Optional[int] = ..., first_step: _Optional[int] = ...) -> None: ...
 
 class ReadTrace(_message.Message):
-    __slots__ = ("window", "offset", "most")
+    __slots__ = ("window", "offset", "most", "asked_by")
     WINDOW_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     MOST_FIELD_NUMBER: _ClassVar[int]
+    ASKED_BY_FIELD_NUMBER: _ClassVar[int]
     window: bytes
     offset: int
     most: int
-    def __init__(self, window: _Optional[bytes] = ..., offset: _Optional[int] = ..., most: _Optional[int] = ...) -> None: ...
+    asked_by: str
+    def __init__(self, window: _Optional[bytes] = ..., offset: _Optional[int] = ..., most: _Optional[int] = ..., asked_by: _Optional[str] = ...) -> None: ...
 
 class TracePart(_message.Message):
     __slots__ = ("id", "offset", "data", "reason")
