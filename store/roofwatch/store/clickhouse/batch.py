@@ -6,7 +6,7 @@ All of it may be done again: dimensions are the same rows, and each table of win
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -29,6 +29,8 @@ Numbered = Sequence[tuple[int, UnpackedWindow]]
 DIMENSIONS = ("nodes", "devices", "texts", "signatures", "device_sets", "processes", "roofs", "agents", "segments",
               "agent_drops", "process_states")  # fmt: skip
 BLOCK_ROWS = 8_000  # kernels made columns of at once: what fits a processor's cache
+PART_ROWS = 40_000  # kernels of one insert, or a few more: while the server takes one, the next is made
+BESIDE = 4  # inserts on their way at once, which mostly wait for a disk
 PARTS = ("window_drops", "window_devices", "idle_causes", "collectives", "graphs")
 
 
@@ -38,8 +40,35 @@ class Batch:
 
     token: str
     work: Sequence[tuple[Unpacked | Hello, int]]  # with when it was received (Unix ns)
-    windows: Numbered
+    parts: Sequence[Numbered]  # the windows; by ``parts_of``, for each part's kernels are an insert
     late: frozenset[int] = frozenset()
+
+    @property
+    def windows(self) -> Numbered:
+        """All of them."""
+        return [one for part in self.parts for one in part]
+
+
+def parts_of(work: Sequence[Unpacked | Hello], numbers: Sequence[Sequence[int]]) -> list[Numbered]:
+    """The windows of segments with their numbers, but for those that were there before, in parts.
+
+    What part a window is in follows from the segments alone: so a repeated batch has the same windows in each insert.
+    """
+    found: list[list[tuple[int, UnpackedWindow]]] = []
+    rows = PART_ROWS
+    for one, own in zip(work, numbers, strict=True):
+        if not isinstance(one, Unpacked):
+            continue
+        if rows >= PART_ROWS:
+            found.append([])
+            rows = 0
+        rows += one.rows
+        found[-1] += [(number, w) for number, w in zip(own, one.windows, strict=True) if number]
+    return list(found)
+
+
+def _beside() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(BESIDE, "roofwatch-insert")
 
 
 @dataclass(slots=True)
@@ -48,40 +77,40 @@ class Tables:
 
     dimensions: Dimensions = field(default_factory=Dimensions)
     version: int = 0  # of labels: newer ones replace older ones
-    beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "roofwatch-kernels"))
+    beside: ThreadPoolExecutor = field(default_factory=_beside)
 
     def write_before(self, connection: Connection, batch: Batch) -> None:
-        """All but the windows; kernels beside the rest, which is mostly waiting.
+        """All but the windows, an insert beside the other.
 
         In any order: no row counts before its window is there (``gather``, ``sums``), and windows come last.
         """
-        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
-        kernels = self.beside.submit(_kernels, connection.engine, kept, batch.token)
+        running = [
+            self.beside.submit(_kernels, connection.engine, kept, f"{batch.token}-kernel_facts-{part}")
+            for part, windows in enumerate(batch.parts)
+            if (kept := [(number, w) for number, w in windows if number not in batch.late and len(w.facts)])
+        ]
         try:
-            sink = self._dimensions(connection, batch)
-            for table in PARTS:
-                if table in sink.flat:
-                    insert(connection, table, sink.columns(table), f"{batch.token}-{table}")
-            counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
-            insert(connection, "kernel_blocks", counts, f"{batch.token}-kernel_blocks")
-        finally:
-            wait((kernels,))
-        kernels.result()
-
-    def _dimensions(self, connection: Connection, batch: Batch) -> Sink:
-        """Write what is new of them; with the rows of all other tables, which are not written yet."""
-        sink = Sink()
-        try:
-            self._collect(sink, batch)
-            for table in DIMENSIONS:
-                if table in sink.flat:
-                    insert(connection, table, sink.columns(table))
-            self._labels(connection, sink)
+            self._others(connection, batch, running)
+            for one in running:
+                one.result()
         except BaseException:
             self.dimensions.rollback()
             raise
+        finally:
+            wait(running)
         self.dimensions.commit()
-        return sink
+
+    def _others(self, connection: Connection, batch: Batch, running: list[Future[None]]) -> None:
+        """Write what is new of dimensions, and what windows are made of beside kernels."""
+        sink = Sink()
+        self._collect(sink, batch)
+        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
+        counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
+        told = [(table, sink.columns(table), "") for table in DIMENSIONS if table in sink.flat]
+        told += [(table, sink.columns(table), f"{batch.token}-{table}") for table in PARTS if table in sink.flat]
+        for table, columns, token in (*told, ("kernel_blocks", counts, f"{batch.token}-kernel_blocks")):
+            running.append(self.beside.submit(_insert, connection.engine, table, columns, token))
+        self._labels(connection, sink)
 
     def write_windows(self, connection: Connection, batch: Batch) -> None:
         """The windows: from here on they are seen."""
@@ -133,11 +162,14 @@ class Tables:
         insert(connection, "labels", columns)
 
 
-def _kernels(engine: Engine, of: Numbered, token: str) -> None:
-    if not of:
-        return
+def _insert(engine: Engine, table: str, columns: dict[str, Any], token: str) -> None:
     with engine.connect() as connection:
-        insert_blocks(connection, "kernel_facts", blocks(of), f"{token}-kernel_facts")
+        insert(connection, table, columns, token)
+
+
+def _kernels(engine: Engine, of: Numbered, token: str) -> None:
+    with engine.connect() as connection:
+        insert_blocks(connection, "kernel_facts", blocks(of), token)
 
 
 def blocks(of: Numbered) -> Iterator[dict[str, Any]]:

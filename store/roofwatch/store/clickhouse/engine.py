@@ -65,7 +65,7 @@ def engine(url: URL) -> Engine:
     logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # what it says, its exceptions say too
     try:
         made = create_engine(
-            url.set(drivername="clickhousedb+roofwatch"), connect_args=options, pool_size=4,
+            url.set(drivername="clickhousedb+roofwatch"), connect_args=options, pool_size=8,
             execution_options={"roofwatch_cluster": cluster},
         )  # fmt: skip
     except ImportError as error:

@@ -8,9 +8,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from roofwatch.store.clickhouse import holding, pieces, sums, upkeep
-from roofwatch.store.clickhouse.batch import Batch, Tables
+from roofwatch.store.clickhouse.batch import Batch, Tables, parts_of
 from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of
 from roofwatch.store.clickhouse.opening import ClickHouse
 from roofwatch.store.clickhouse.taking import weight
@@ -67,24 +68,7 @@ class Flusher:
         if found is None:
             return False
         number, entries = found
-        work = [(self._work(entry), entry.received_unix_ns) for entry in entries]
-        windows = [
-            (own, w)
-            for (one, _), entry in zip(work, entries, strict=True)
-            if isinstance(one, Unpacked)
-            for own, w in zip(entry.numbers, one.windows, strict=True)
-            if own
-        ]
-        with telling(self.database.url), self.database.engine.connect() as connection:
-            holding.renew(connection, self.journal, self.now_ns())
-            had = holding.known_before(connection, self.journal, windows)
-        windows = [(own, w) for own, w in windows if own not in had]
-        with self.journal.write() as kept:
-            stale, late = pieces.mark(kept, windows, self.journal.stale)
-            told = pieces.states(kept, stale)
-        # A window whose day is gone has no hour: it is late once.
-        gone = frozenset(own for of in late.values() for own, _ in of)
-        batch = Batch(self._token(number, entries), work, windows, gone)
+        batch, told, late = self._batch(number, entries)
         with telling(self.database.url), self.database.engine.connect() as connection:
             self.tables.version = version
             self.tables.write_before(connection, batch)
@@ -95,14 +79,34 @@ class Flusher:
                 sums.add(connection, self.journal, number, key, own)
         with self.journal.write() as kept:
             self.journal.done(kept, number)
+        self._done(entries, batch, [(grain, bucket, process) for grain, bucket, process, *_ in told])
+        return True
+
+    def _batch(self, number: int, entries: Sequence[Entry]) -> tuple[Batch, list[tuple[Any, ...]], pieces.Late]:
+        """What is to be inserted, pieces that lack windows from then on, and windows of which sums alone are kept."""
+        work = [self._work(entry) for entry in entries]
+        parts = parts_of(work, [entry.numbers for entry in entries])
+        with telling(self.database.url), self.database.engine.connect() as connection:
+            holding.renew(connection, self.journal, self.now_ns())
+            had = holding.known_before(connection, self.journal, [one for part in parts for one in part])
+        parts = [[(own, w) for own, w in part if own not in had] for part in parts]
+        received = [entry.received_unix_ns for entry in entries]
+        with self.journal.write() as kept:
+            stale, late = pieces.mark(kept, [one for part in parts for one in part], self.journal.stale)
+            told = pieces.states(kept, stale)
+        # A window whose day is gone has no hour: it is late once.
+        gone = frozenset(own for of in late.values() for own, _ in of)
+        return Batch(self._token(number, entries), list(zip(work, received, strict=True)), parts, gone), told, late
+
+    def _done(self, entries: Sequence[Entry], batch: Batch, stale: Sequence[pieces.Key]) -> None:
+        """A batch can be asked for."""
         if len(self.journal.stale) > STALE_MOST:
             self.journal.stale.clear()
         self.journal.stale.update(stale)
         self._forget(entries)
         if self.seen is not None:
-            for _, w in windows:
+            for _, w in batch.windows:
                 self.seen(w)
-        return True
 
     def upkeep(self) -> None:
         """A bounded piece of what there is to sum up, and now and then to remove.

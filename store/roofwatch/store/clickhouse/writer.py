@@ -29,7 +29,7 @@ from roofwatch.store.unpack import Unpacked
 
 BATCH_S = 5.0  # the oldest of what waits is inserted after so long…
 BATCH_ROWS = 30_000  # …or once there are so many kernels: ClickHouse wants few large inserts
-BATCH_MOST = 150_000  # of one batch where more waits: each has a dozen inserts, whose cost is mostly their number
+BATCH_MOST = 300_000  # of one batch where more waits: each has a dozen inserts, whose cost is mostly their number
 GROUP_ROWS = 30_000  # of one transaction of the journal
 LIMIT_BYTES = 4 << 30  # of the journal: two hours of 10,000 windows a minute
 FULL_S = 0.5  # between two looks at a full journal
