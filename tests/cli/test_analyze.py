@@ -23,7 +23,7 @@ COVERAGE = {
     "windows", "device_records", "device_time_ns", "busy_ns", "span_ns", "linked_share", "backlog_share",
     "classified_share", "named_share", "sampled_share", "graph_share", "graph_attributed_share", "model_flops", "mfu",
     "mfu_known_share", "disagree_share", "layout_ns", "layout_share", "dropped",
-    "source", "sources", "left_out",
+    "source", "sources", "rows_source", "left_out",
 }  # fmt: skip
 QWEN = "kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
 

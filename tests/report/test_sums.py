@@ -46,7 +46,7 @@ def keep(db: Database, windows: list[Window]) -> None:
 def report(db: Database, f: Filter) -> dict[str, Any]:
     """The answer, without where it came from."""
     found = json.loads(json.dumps(Queries(db).run("report", f, 3)))
-    for name in ("source", "sources"):
+    for name in ("source", "sources", "rows_source"):
         found["coverage"].pop(name)
     return found  # type: ignore[no-any-return]
 

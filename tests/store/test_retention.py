@@ -22,6 +22,7 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.queries import Queries
+from roofwatch.store.queries.run import QUERIES
 from roofwatch.store.retention import Believed, Upkeep, prune, prune_all
 from roofwatch.store.unpack import Unpacker
 
@@ -81,6 +82,33 @@ def test_what_is_old_becomes_coarser(db: Database) -> None:
     assert total(db, whole) == (0, [])
 
 
+def test_an_answer_says_what_its_rows_come_from(tmp_path: Path) -> None:
+    """Rows that are said to come from windows go with them; all others are the same from the sums of days alone."""
+    db = database.open(str(tmp_path / "store.db"))
+    kept = Keep(10**9, 10**9, 10**9)
+    store(db, [at(f"w{i}", i * HOUR_NS, represents_ns=HOUR_NS // 2) for i in range(48)], 1)
+    prune_all(db, BEGIN_NS + 9 * DAY_NS, kept)
+
+    def asked() -> dict[str, tuple[str, list[Any]]]:
+        own = {"whatif": {"bandwidth": 2.0}, "top_by": {"by": "op"}}
+        names = [*QUERIES, *own, "records"]
+        found = {name: Queries(db).run(name, Filter(), options=own.get(name)) for name in names}
+        return {name: (told["coverage"]["rows_source"], told["rows"]) for name, told in found.items()}
+
+    before = asked()
+    assert not prune_all(db, BEGIN_NS + 9 * DAY_NS, dataclasses.replace(kept, raw_s=3600, hourly_s=3600)).nothing
+    assert count(db, schema.windows) == 0
+    after = asked()
+    by_window = {name for name, (source, _) in before.items() if source == "raw"}
+    assert by_window == {"windows", "timeline_window", "peers", "ranks", "padding", "records"}
+    assert {name for name, (source, _) in after.items() if source == "daily"} == after.keys() - by_window
+    for name in after.keys() - {"padding"}:  # its rows are the schemes, which stay without figures
+        rows = after[name][1]
+        assert rows == ([] if name in by_window else before[name][1]), name
+    assert before["windows"][1]
+    db.close()
+
+
 @pytest.mark.parametrize("old", [HOUR_NS * 2, DAY_NS + HOUR_NS])
 def test_a_window_that_comes_after_its_time_was_cleared_counts_once(db: Database, old: int) -> None:
     """It is added to what is kept of its time, and sending it again changes nothing."""
@@ -114,8 +142,8 @@ def test_answers_are_those_of_a_store_that_kept_everything(tmp_path: Path, level
         for f in (Filter(), Filter(vendor="nvidia"), Filter(BEGIN_NS + DAY_NS + (step if level == 1 else 0), None)):
             answers = [Queries(db).run(query, f) for db in (kept, pruned)]
             for answer in answers:
-                answer["coverage"].pop("source")
-                answer["coverage"].pop("sources")
+                for name in ("source", "sources", "rows_source"):
+                    answer["coverage"].pop(name)
                 answer.get("cost", {}).pop("noise_ns", None)  # told by the losses of single windows, which are gone
                 for row in answer["rows"]:
                     row.pop("agent_drops", None)

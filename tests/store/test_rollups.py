@@ -48,7 +48,8 @@ def sweep(db: Database, now_ns: int = END_NS) -> None:
 def asked(db: Database, query: str, f: Filter, limit: int = 0) -> tuple[dict[str, Any], dict[str, int]]:
     """An answer without where it came from, and that."""
     found = json.loads(json.dumps(Queries(db).run(query, f, limit)))
-    found["coverage"].pop("source")
+    for name in ("source", "rows_source"):
+        found["coverage"].pop(name)
     return found, found["coverage"].pop("sources")
 
 

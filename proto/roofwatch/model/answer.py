@@ -83,6 +83,7 @@ class CoverageSum:
     dropped: dict[str, int] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)  # windows, by what told of them (``SOURCES``)
     left_out: list[tuple[int, int]] = field(default_factory=list)  # times (Unix ns) of which too little is kept
+    by_window: bool = False  # the rows are of single windows, so they come from those and from no sums
 
     def add(self, window: Window) -> None:
         """Count one window."""
@@ -118,6 +119,7 @@ class CoverageSum:
 
     def as_json(self) -> dict[str, Any]:
         """The ``coverage`` object."""
+        source = next((name for name in SOURCES if name in self.sources), None)
         return {
             "windows": self.windows,
             "device_records": self.device_records,
@@ -137,8 +139,9 @@ class CoverageSum:
             "layout_ns": self.layout_ns if self.layout_of_ns else None,
             "layout_share": ratio(self.layout_ns, self.layout_of_ns),
             "dropped": dict(sorted(self.dropped.items())),
-            "source": next((name for name in SOURCES if name in self.sources), None),
+            "source": source,
             "sources": self.sources,
+            "rows_source": "raw" if self.by_window else source,
             "left_out": [{"since_unix_ns": since, "until_unix_ns": until} for since, until in self.left_out],
         }
 

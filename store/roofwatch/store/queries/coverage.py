@@ -58,8 +58,11 @@ def _figures_of(rows: Any) -> Select[Any]:
     return select(rows.c.grain, *aggregates(rows, tuple(FIGURES))).group_by(rows.c.grain)
 
 
-def coverage(connection: Connection, f: Filter) -> CoverageSum:
-    """Ledger sums. A ledger is a window's, not a device's: with a device filter, of all windows that have such one."""
+def coverage(connection: Connection, f: Filter, *, by_window: bool = False) -> CoverageSum:
+    """Ledger sums. A ledger is a window's, not a device's: with a device filter, of all windows that have such one.
+
+    ``by_window``: the answer's rows are of single windows.
+    """
     sources = {NAMES[grain]: of["windows"] for grain, of in _by_grain(connection, f).items()}
     found = {name: value or 0 for name, value in figures(connection, f).items()}
     span, _, busy = next(iter(whole(connection, f)), (0, 0, 0))[:3]
@@ -72,6 +75,7 @@ def coverage(connection: Connection, f: Filter) -> CoverageSum:
         dropped=dropped(connection, f),
         sources={name: sources[name] for name in NAMES.values() if name in sources},
         left_out=plan(connection, f).left_out,
+        by_window=by_window,
     )
 
 

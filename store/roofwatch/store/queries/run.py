@@ -47,6 +47,9 @@ ASKED: Mapping[str, str] = {
     "records": "records.records",
 }
 
+# Of these the rows are of single windows: sums of hours tell what is covered, and nothing of the rows.
+BY_WINDOW = frozenset({"windows", "timeline_window", "peers", "ranks", "padding", "regressions", "window", "records"})
+
 
 def _function(path: str) -> Callable[..., dict[str, Any]]:
     module, _, name = path.partition(".")
@@ -106,8 +109,10 @@ class Queries:
             else:
                 parts = _function(QUERIES[query])(connection, scope, asked.limit)
             with stretches(parts.pop("stretch_s", 0)):
-                seen = coverage(connection, parts.pop("scope", scope))  # a query may be of less than was asked
+                # a query may be of less than was asked
+                seen = coverage(connection, parts.pop("scope", scope), by_window=query in BY_WINDOW)
             if asked.other is not None:
-                parts["coverage_other"] = coverage(connection, asked.other).as_json()
+                other = coverage(connection, asked.other, by_window=query in BY_WINDOW)
+                parts["coverage_other"] = other.as_json()
         rows = parts.pop("rows")
         return answer.answer({"name": query, **asked.as_json()}, seen, rows, **parts)
