@@ -8,25 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from whole_path import wait_for
 
 from roofwatch.model.answer_rows import ROW_KEYS
 
 Node = Any  # conftest.py
-
-
-def until(ready: Callable[[], Any], what: str, limit_s: float = 40.0) -> Any:
-    """Poll until something holds; give what it gave."""
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        found = ready()
-        if found:
-            return found
-        time.sleep(0.1)
-    return pytest.fail(f"{what} within {limit_s} s")
 
 
 def stored(node: Node) -> list[tuple[str, int]]:
@@ -46,7 +35,7 @@ def test_a_running_job_is_seen_in_top(node: Node) -> None:
     node.store()
     node.agent()
     job = node.job("mlp", 12)
-    until(lambda: len(node.windows()) >= 3, "three windows did not arrive")
+    wait_for(lambda: len(node.windows()) >= 3, "three windows did not arrive")
     process = node.ask("processes", "--label", "suite=e2e")["rows"][0]
     assert (process["model"], process["pid"]) == ("mlp", job.pid)
     assert process["lost_ns"] is not None
@@ -73,14 +62,14 @@ def test_a_killed_store_loses_and_doubles_nothing(node: Node) -> None:
     seen: set[str] = set()
     for _ in range(2):
         before = len(seen)
-        until(lambda before=before: len(node.windows()) >= before + 2, "windows did not arrive")
+        wait_for(lambda before=before: len(node.windows()) >= before + 2, "windows did not arrive")
         seen |= {window["uid"] for window in node.windows()}
         store.send_signal(signal.SIGKILL)
         store.wait()
         time.sleep(1.5)  # windows go on being sealed meanwhile
         store = node.store()
     assert job.wait(40) == 0
-    until(lambda: len(stored(node)) == recorded(node) and spooled(node) == 0, "not every window was handed over")
+    wait_for(lambda: len(stored(node)) == recorded(node) and spooled(node) == 0, "not every window was handed over")
     found = stored(node)
     assert {uid.lower() for uid, _ in found} >= seen
     assert all(count == 1 for _, count in found)
@@ -99,13 +88,13 @@ def test_a_killed_agent_is_replaced(node: Node) -> None:
     node.store()
     agent = node.agent()
     job = node.job("mlp", 40)
-    until(node.windows, "no window arrived")
+    wait_for(node.windows, "no window arrived")
     agent.send_signal(signal.SIGKILL)
     agent.wait()
     assert job.poll() is None
     before = {window["uid"] for window in node.windows()}
     node.agent()
-    until(lambda: {w["uid"] for w in node.windows()} - before, "no window arrived after the agent came back")
+    wait_for(lambda: {w["uid"] for w in node.windows()} - before, "no window arrived after the agent came back")
     assert {window["pid"] for window in node.windows()} == {job.pid}
     job.send_signal(signal.SIGTERM)
     assert job.wait(10) == -signal.SIGTERM

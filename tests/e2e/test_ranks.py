@@ -5,17 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
+from whole_path import wait_for
 
 Node = Any  # conftest.py
 
 SLOW = 1  # the rank
 # A batch of one takes rank 1 40 ms to load, or its step has twelve products more; a step is else a few milliseconds.
 PROGRAM = f"""
-import sys, time, torch, torch.distributed as dist
-what, seconds = sys.argv[1], float(sys.argv[2])
+import os, sys, time, torch, torch.distributed as dist
+what, seconds, told = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 class Data(torch.utils.data.Dataset):
@@ -38,7 +40,7 @@ for batch in torch.utils.data.DataLoader(Data()):
     optimizer.step()
     step += 1
     if step % 8 == 0:
-        over[0] = time.monotonic() > end
+        over[0] = time.monotonic() > end or os.path.exists(told)
         dist.all_reduce(over)
         if over[0] > 0:
             break
@@ -54,8 +56,28 @@ def torchrun(node: Node, what: str, seconds: float) -> tuple[str, subprocess.Pop
     program = node.folder / "job.py"
     program.write_text(PROGRAM)
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1")
-    job = (sys.executable, *launcher, "--master-port", str(port), str(program), what, str(seconds))
+    job = (
+        sys.executable,
+        *launcher,
+        "--master-port",
+        str(port),
+        str(program),
+        what,
+        str(seconds),
+        str(node.folder / "over"),
+    )
     return f"rendezvous:127.0.0.1:{port}", node.start(*node.program, "run", "--model", "ddp", "--", *job)
+
+
+MOMENTS = 6  # of which both ranks have a window
+
+
+def compared(node: Node, job: str) -> bool:
+    """Whether windows of a job say enough: so many moments of both ranks, and more of them than windows alone."""
+    time.sleep(0.5)  # the jobs need the cores
+    found = node.ask("ranks", "--job", job, allowed=(0, 1, 4))
+    basis = found and found["basis"]
+    return bool(basis) and basis["of_moments"] >= max(MOMENTS, basis["windows_alone"])
 
 
 @pytest.fixture
@@ -64,7 +86,9 @@ def jobs(node: Node) -> dict[str, str]:
     pytest.importorskip("torch")
     node.store()
     node.agent(interval=0.5)
-    started = {what: torchrun(node, what, 18) for what in ("input", "kernels")}
+    started = {what: torchrun(node, what, 60) for what in ("input", "kernels")}
+    wait_for(lambda: all(compared(node, name) for name, _ in started.values()), "moments of both ranks", 60)
+    (node.folder / "over").touch()
     for _, job in started.values():
         assert job.wait(timeout=90) == 0
     node.wait_for_windows(12)

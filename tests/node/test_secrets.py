@@ -5,31 +5,23 @@ from __future__ import annotations
 import gzip
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import in_process
+from whole_path import TRAINING, wait_for
 
 from roofwatch.agent import status
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
-JOB = """
-import os, sys, time, torch
+# Before it trains, as jobs of the whole path do: a job that has secrets, and sets one more.
+HAS_SECRETS = """
+import os, sys
 os.environ["LATE_SECRET"] = sys.argv[3]
 key = os.environ["AWS_SECRET_ACCESS_KEY"]  # a job's own variable
-model = torch.nn.Linear(256, 256)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-x = torch.randn(64, 256)
-print("ready", flush=True)
-end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end:
-    optimizer.zero_grad()
-    model(x).square().mean().backward()
-    optimizer.step()
-    time.sleep(0.005)
 """
+JOB = HAS_SECRETS + TRAINING
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI-in-a-variable",
     "HF_TOKEN": "hf_in-another-variable",
@@ -74,14 +66,14 @@ def test_a_jobs_secrets_are_nowhere(node, monkeypatch) -> None:
         """Whether windows lie in the spool that tell of the job's ops."""
         return sum("(segment)" in name and b"aten::" in data for name, data in contents(node.folder)) >= 1
 
-    wait(spooled)
+    wait_for(spooled, "windows lie in the spool")
     assert found(node.folder) == []
     agent.terminate()
     agent.wait(15)
     node.store()
     node.agent(interval=60)  # the job finds it by itself
     node.wait_for_windows(1)
-    wait(lambda: status.request(str(node.socket))["processes"])
+    wait_for(lambda: status.request(str(node.socket))["processes"], "the job registers")
     taken = in_process.call("capture", "--model", "a-model", "--keep-trace", "--store", node.address, env=node.env)
     assert taken.returncode == 0, taken.stdout + taken.stderr
     assert node.windows()[0]["model"] == "a-model"  # what is collected is there
@@ -90,11 +82,3 @@ def test_a_jobs_secrets_are_nowhere(node, monkeypatch) -> None:
     assert any("store.db" in name and b"a-model" in data for name, data in searched.items())
     assert any("(inflated)" in name and b"aten::" in data for name, data in searched.items()), "the kept trace"
     assert found(node.folder) == []
-
-
-def wait(ready) -> None:
-    """Poll."""
-    end = time.monotonic() + 40
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.1)
