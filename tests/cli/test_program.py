@@ -265,6 +265,13 @@ def test_the_namespace_is_a_program(tmp_path: Path) -> None:
     assert (done.returncode, "'nowhere' is not an address" in done.stderr) == (2, True)
 
 
+def test_prune_has_a_short_name(roofwatch: Roofwatch) -> None:
+    """Who looks for it beside export and top finds that of the store."""
+    said = [roofwatch(*words, "--help").stdout for words in (["prune"], ["store", "prune"])]
+    assert "Remove what is older" in said[0]
+    assert said[0].partition("\n")[2] == said[1].partition("\n")[2]
+
+
 def test_version(roofwatch: Roofwatch) -> None:
     """The installed version, in one line."""
     assert re.fullmatch(r"roofwatch \d+\.\d+\.\d+\S*\n", roofwatch("--version").stdout)

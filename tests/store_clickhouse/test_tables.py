@@ -9,8 +9,8 @@ from clickhouse_server import ClickHouse
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import database, schema
-from roofwatch.store.clickhouse import ddl, native
-from roofwatch.store.clickhouse.tables import LAYOUTS
+from roofwatch.store.clickhouse import ddl, native, upkeep
+from roofwatch.store.clickhouse.tables import LAYOUTS, OWN
 
 # A change of the tables is a new version, with the statements that bring the old ones there (ddl.CHANGES).
 PINNED = {1: "6a9596f154ae3913", 2: "ec423f5ded03516f"}
@@ -58,6 +58,20 @@ def test_statements_for_a_cluster(clickhouse: ClickHouse, name: str) -> None:
         engine = "Distributed" if "_local ENGINE = Distributed" in text else f"Replicated{LAYOUTS[name].engine}"
         assert f"Function {engine}" in read
     assert len(texts) == (2 if LAYOUTS[name].shard else 1)
+
+
+def test_what_changes_tables_of_a_cluster(clickhouse: ClickHouse) -> None:
+    """Tables of its own, what brings older ones here, and what drops old days: for each server's own tables."""
+    own = [text for name, layout in OWN.items() for text in ddl.create(name, layout, "fleet")]
+    changes = [text for change in ddl.CHANGES.values() for text in change("fleet")]
+    partitions = [upkeep.dropping(name, "fleet", "20454") for name in ("windows", "kernel_facts")]
+    rows = [upkeep.deleting("rollups", "fleet", "grain = 3600"), upkeep.deleting("process_states", "fleet", "1")]
+    for text in (*own, *changes, *partitions, *rows):
+        assert " ON CLUSTER `fleet`" in text
+        read = "\n".join(line[0] for line in clickhouse.run(f"EXPLAIN AST {text}"))
+        assert read.startswith(("CreateQuery", "AlterQuery", "DeleteQuery")), read[:200]
+        assert ("Function Replicated" in read) == text.startswith("CREATE TABLE") or "Function Distributed" in read
+    assert [text.split()[2] for text in partitions] == ["windows_local", "kernel_facts_local"]
 
 
 def test_what_is_not_ours_is_refused(clickhouse: ClickHouse) -> None:

@@ -40,9 +40,8 @@ def clear(connection: Connection, journal: Journal, now_ns: int, keep: Keep) -> 
     for day in _days(journal, DAY_S, now_ns - keep.daily_s * SECOND_NS, finer=0):
         found.days += _drop_sums(connection, journal, DAY_S, day)
     if found.days:  # else a process would be said to have taken no windows, because they are gone
-        cluster, before = cluster_of(connection), now_ns - keep.daily_s * SECOND_NS
-        states = f"{stored('process_states', cluster)}{on(cluster)}"
-        connection.exec_driver_sql(f"DELETE FROM {states} WHERE seen_unix_ns < {before}")  # noqa: S608 - our own words
+        where = f"seen_unix_ns < {now_ns - keep.daily_s * SECOND_NS}"
+        connection.exec_driver_sql(deleting("process_states", cluster_of(connection), where))
     with journal.write() as kept:
         found.segments = journal.forget(kept, now_ns)
     return found
@@ -114,10 +113,19 @@ def _imported(connection: Connection, grain: int, low: int, high: int) -> Sequen
     ).all()
 
 
+def dropping(table: str, cluster: str, partition: str) -> str:
+    """The statement that drops a partition of a table, on all servers of a cluster where it is one."""
+    return f"ALTER TABLE {stored(table, cluster)}{on(cluster)} DROP PARTITION {partition}"
+
+
+def deleting(table: str, cluster: str, where: str) -> str:
+    """The statement that deletes rows of a table, on all servers of a cluster where it is one."""
+    return f"DELETE FROM {stored(table, cluster)}{on(cluster)} WHERE {where}"  # noqa: S608 - our own words
+
+
 def _drop(connection: Connection, tables: Sequence[str], partition: str) -> None:
-    cluster = cluster_of(connection)
     for table in tables:
-        connection.exec_driver_sql(f"ALTER TABLE {stored(table, cluster)}{on(cluster)} DROP PARTITION {partition}")
+        connection.exec_driver_sql(dropping(table, cluster_of(connection), partition))
 
 
 def _drop_sums(connection: Connection, journal: Journal, grain: int, day: int) -> int:
@@ -130,12 +138,10 @@ def _drop_sums(connection: Connection, journal: Journal, grain: int, day: int) -
     if not stays:
         _drop(connection, _SUMS, f"({grain}, {day})")
     else:
-        cluster = cluster_of(connection)
+        but = f"process_id NOT IN ({', '.join(map(str, stays))})"
+        rows = f"grain = {grain} AND bucket_unix_ns >= {low} AND bucket_unix_ns < {high} AND {but}"
         for table in _SUMS:
-            connection.exec_driver_sql(
-                f"DELETE FROM {stored(table, cluster)}{on(cluster)} WHERE grain = {grain} AND bucket_unix_ns >= {low} "  # noqa: S608
-                f"AND bucket_unix_ns < {high} AND process_id NOT IN ({', '.join(map(str, stays))})"
-            )
+            connection.exec_driver_sql(deleting(table, cluster_of(connection), rows))
     with journal.write() as kept:
         gone = kept.exec_driver_sql(f"DELETE FROM pieces WHERE {where} AND NOT imported", (grain, low, high))  # noqa: S608
         return int(gone.rowcount)
