@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hook_jobs import Jobs
 from little_agent import Connection, LittleAgent, events
 
-from roofwatch.hook.activity import Activity, Look, active_ns, busy
+from roofwatch.hook.activity import Activity, Look, active_ns, busy, holds_work
 from roofwatch.hook.stages import named, stage
 
 # Does on a thread what a line on its standard input says, until the next line; attaches itself, so that it is seen.
@@ -114,6 +115,41 @@ def test_windows_of_a_server(server: Server) -> None:
     ended = server.jobs.end(server.job)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.split() == ["done", "MainThread"]
+
+
+def test_requests_too_small_to_be_told_from_waiting(jobs: Jobs, agent: LittleAgent) -> None:
+    """One op four times a second: after a while without a window they are seen, all of them in a longer window.
+
+    One that polls a hundred times a second and does nothing has none: what was tried of it is thrown away, and it is
+    tried again later and later.
+    """
+    soon = """
+import roofwatch.hook.activity
+roofwatch.hook.activity.HUNGRY_S = 1.0
+roofwatch.hook.activity.TRIAL_S = 1.5
+attach(model="server")
+"""
+    tiny = '"idle": lambda: time.sleep(0.01), "tiny": lambda: (x.neg(), time.sleep(0.25)),'
+    program = SERVER.replace('\nattach(model="server")\n', soon).replace('"idle": lambda: time.sleep(0.01),', tiny)
+    server = Server(jobs, agent, program)
+    time.sleep(0.5)  # its imports are over
+    server.does("tiny")
+    assert server.takes(timeout_ms=500)[0].get("reason") == "idle"
+    for _ in range(2):
+        window, ops = server.takes(timeout_ms=5000)
+        assert window["type"] == "window"
+        assert 1.5e9 <= window["duration_ns"] < 3e9
+        assert 4 <= sum(op["name"] == "aten::neg" for op in ops) <= 12
+    server.does("idle")
+    answer = server.takes(timeout_ms=5000)[0]
+    assert (answer.get("reason"), answer.get("detail"), answer.get("opened")) == ("idle", "no op", True)
+    answer = server.takes(timeout_ms=1000)[0]  # two seconds now
+    assert (answer.get("reason"), answer.get("opened")) == ("idle", False)
+    server.does("answer")
+    window, ops = server.takes(timeout_ms=5000)
+    assert window["duration_ns"] < 1e9
+    assert len(ops) >= 16
+    assert server.jobs.end(server.job).code == 0
 
 
 def test_who_always_loads_gets_a_window_now_and_then(jobs: Jobs, agent: LittleAgent) -> None:
@@ -221,6 +257,16 @@ def test_time_at_work_by_hand() -> None:
     assert not busy(before, Look(10_000_000, 499_999, 0))
     assert busy(before, Look(50_000_000, 500_000, 0))
     assert busy(before, Look(1_000, 0, 1))  # a graph was launched
+
+
+def test_what_is_work_in_a_trace() -> None:
+    """An op or a device's record, also across two pieces that are read; annotations and calls of the host are none."""
+    fd = os.memfd_create("trace")
+    os.write(fd, b'{"cat": "user_annotation"}, {"cat": "cuda_runtime"}' + b" " * ((1 << 20) - 60))
+    assert not holds_work(fd)
+    os.write(fd, b'"cat": "kernel"')
+    assert holds_work(fd)
+    os.close(fd)
 
 
 def test_waiting_ends_when_it_is_over() -> None:

@@ -23,9 +23,10 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
 class Window:
     """What was asked for, and what has happened so far."""
 
-    def __init__(self, request: Dict[str, Any], first: bool, by_steps: bool) -> None:
+    def __init__(self, request: Dict[str, Any], first: bool, by_steps: bool, trial: bool = False) -> None:
         careful = first and not request.get("cost_known")
         self.by_steps = by_steps
+        self.trial = trial and not by_steps  # of a process that seems to do nothing: until something happens
         self.steps = max(1, int(request.get("steps") or 1))
         most = int(float(request.get("max_ms") or 0) * 1e6) or MOST_NS
         self.max_ns = min(most, FIRST_NS) if careful else min(most, MOST_NS)

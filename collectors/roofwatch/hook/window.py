@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
 from . import padding, protocol, trace
-from .activity import LOOK_S
+from .activity import LOOK_S, SLOW_LOOK_S
 from .cost import cost
 from .phases import ARMED, CUT, IDLE, LOST, OPEN, WARM, Phases
 from .request import Refused, Window
@@ -36,7 +36,7 @@ class Taker(Phases):
         self.path.ready(request)
         self._work_awaited(request)
         by_steps = self.steps.count > 0
-        window = Window(request, self.windows == 0, by_steps)
+        window = Window(request, self.windows == 0, by_steps, self.activity.trial)
         with self.lock:
             if self.phase == CUT and self.window is None:  # inherited over a fork
                 self.discard()
@@ -97,7 +97,9 @@ class Taker(Phases):
             self.activity.begins()
         left = window.at.opened + (window.max_ns if window.by_steps else window.duration_ns) - time.monotonic_ns()
         self._watch(window, left / 1e9)
-        if not window.by_steps:
+        if window.trial:
+            self._quietly(window)
+        elif not window.by_steps:
             self._linger(window)
         if self.phase == OPEN and not self._interrupted(window):
             window.lost = protocol.GIVEN_UP
@@ -116,6 +118,14 @@ class Taker(Phases):
             if self.activity.seen():
                 left = min(end - time.monotonic_ns(), window.duration_ns)
                 self._watch(window, left / 1e9)
+
+    def _quietly(self, window: Window) -> None:
+        """A trial goes on for as long as next to nothing happens."""
+        while self.phase == OPEN and not window.lost and not self.exiting and not self.hurry and not self.path.full():
+            if self.activity.enough():
+                self._watch(window, window.duration_ns / 1e9)  # what has just begun
+                return
+            self._watch(window, SLOW_LOOK_S)
 
     def _interrupted(self, window: Window) -> bool:
         """Have an open window cut wherever its process is; False where that could not be in time."""
@@ -159,6 +169,9 @@ class Taker(Phases):
                 self.path.start()
             fd = -1 if self.path.apart else self._save(window, result)
         taken = trace.Taken(self._save(window, result) if fd < 0 else fd)
+        if window.trial and not self.path.apart and not self.activity.tried(taken.fd):
+            taken.close()
+            raise Refused(protocol.IDLE, "no op")
         self.windows += 1
         self.staged = None
         try:
