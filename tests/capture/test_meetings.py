@@ -7,7 +7,9 @@ from itertools import islice, pairwise
 import pytest
 
 from roofwatch.agent.ranks import LISTED, Pace, key_of, level_of, meetings, next_meeting
+from roofwatch.cli.render import captures
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
+from roofwatch.store import capturing
 from roofwatch.store.capturing import Target, asking, meeting, renewed, unseen
 
 KEY = key_of(("alice", None, "slurm:7.0", 8))
@@ -119,6 +121,24 @@ def test_whom_a_capture_asks() -> None:
     assert pids() == ([[101], [100]], 2)
     assert pids(all_ranks=True) == ([[101, 102, 103], [100]], 0)
     assert pids(ranks=[2, 9]) == ([[102]], 3)
+
+
+def test_more_than_is_asked_at_once_is_passed_over() -> None:
+    """Of two jobs of three ranks four are asked; of those that were left out before, one."""
+    jobs = [[Target("a", "node", pb.FoundProcess(process=f"{job}{rank}")) for rank in range(3)] for job in range(2)]
+    some = capturing.first(capturing.Asking(jobs, 1), 4)
+    assert [target.process.process for target in some.targets] == ["00", "01", "02", "10"]
+    assert some.passed_over == 3
+
+
+def test_a_job_that_claims_two_billion_ranks_is_told_of_in_a_line() -> None:
+    """Which of them have no agent is not listed in memory."""
+    query = {"ranks": [], "all_ranks": True, "node": None, "process": None}
+    rows = [{"rank": 1, "outcome": "taken", "reason": None, "trace_reason": None}]
+    answer = {"query": query, "coverage": {"world_size": 2_000_000_000, "silent": []}, "rows": rows}
+    (told,) = captures.notes(answer)
+    assert told.startswith("ranks 0, 2, 3, 4 and 1,999,999,995 more of 2,000,000,000: registered with no agent")
+    assert captures.code(answer) == 4
 
 
 def test_ranks_of_which_nothing_is_known_are_asked_first() -> None:

@@ -68,6 +68,16 @@ def asking(found: Iterable[Target], ranks: Iterable[int], *, all_ranks: bool) ->
     return Asking(asked, count - sum(map(len, asked)))
 
 
+def first(asked: Asking, most: int) -> Asking:
+    """So many targets at most; the others are passed over."""
+    jobs, left = [], most
+    for job in asked.jobs:
+        if left:
+            jobs.append(job[:left])
+            left -= len(jobs[-1])
+    return Asking(jobs, asked.passed_over + len(asked.targets) - (most - left))
+
+
 def unseen(job: Sequence[Target]) -> list[Target]:
     """Ranks of a job of several of which no window has told yet whether they step."""
     known = (target.process.steps >= 0 or target.process.windows for target in job)

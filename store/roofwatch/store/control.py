@@ -17,7 +17,7 @@ from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import logs
-from roofwatch.store.capturing import Asking, Target, asking, commands, meeting, renewed, unseen
+from roofwatch.store.capturing import Asking, Target, asking, commands, first, meeting, renewed, unseen
 from roofwatch.store.fetching import fetched, listed
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
@@ -36,6 +36,7 @@ AWAY_S = 10.0  # an agent that has lost its stream may come back with what it kn
 LOOK_S = 0.5
 SEND_WITHIN_S, SEND_AGAIN_S = 5.0, 0.05  # an agent that has commands waiting for it
 WENT_AWAY, NOT_KEEPING_UP = "agent_gone", "agent_busy"
+LEARNING = "learning"  # its steps are counted first
 FINAL = frozenset({pb.TAKEN, pb.REFUSED, pb.TIMED_OUT, pb.LOST})
 
 
@@ -125,9 +126,12 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         agents = {c.agent: c for c in self._hub.connected(request.node or None)}
         found, silent = await self._find(request.which, talk, agents)
         asked = asking(found, request.ranks, all_ranks=request.all_ranks)
-        asked = Asking(asked.jobs[:TARGETS_MOST], asked.passed_over)
+        asked = first(asked, TARGETS_MOST)
         yield pb.CaptureEvent(found=_told(asked, silent, len(agents)))
-        asked = await self._learned(asked, request, agents)
+        strangers = asking([target for job in asked.jobs for target in unseen(job)], (), all_ranks=True)
+        for target in strangers.targets:
+            yield _outcome(target, pb.ASKED, LEARNING)  # it may take a while
+        asked = await self._learned(asked, strangers, request, agents) if strangers.jobs else asked
         meetings = [meeting([target.process for target in job]) for job in asked.jobs]
         which = " ".join(
             f"{name} {value[:TEXT_MOST]!r}"
@@ -145,11 +149,10 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
         async for event in self._outcomes(talk, waiting, agents, request.within_ms / 1e3 + GRACE_S):
             yield event
 
-    async def _learned(self, asked: Asking, request: pb.CaptureRequest, agents: Mapping[str, Connection]) -> Asking:
+    async def _learned(
+        self, asked: Asking, strangers: Asking, request: pb.CaptureRequest, agents: Mapping[str, Connection]
+    ) -> Asking:
         """Let ranks whose steps nobody has counted take a short window first: else they could not meet the others."""
-        strangers = asking([target for job in asked.jobs for target in unseen(job)], (), all_ranks=True)
-        if not strangers.jobs:
-            return asked
         within_s = min(LEARN_WITHIN_S, request.within_ms / 1e3)
         short = pb.CaptureRequest(steps=1, duration_ms=request.duration_ms, within_ms=int(within_s * 1e3))
         with self._hub.talk() as talk:

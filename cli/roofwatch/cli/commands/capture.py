@@ -26,7 +26,7 @@ it is refused (over_budget). The first window of a process is short, so it is
 asked again until one has the steps.
 \b
 Exit code: 0 all were taken, 1 some were not (each says why), 4 nothing
-matches, or ranks of the job have no agent at this store.
+matches, or ranks that were meant have no agent at this store.
 """
 MOST_S = 600
 
@@ -77,10 +77,13 @@ def command(store: str | None, form: str, ranks: tuple[int, ...], all_ranks: boo
     begin_ns = time.time_ns()
     try:
         answer = controlling.capture(store or DEFAULT_ADDRESS, request, _found, _told)
-        missing = controlling.not_stored(store or DEFAULT_ADDRESS, answer, begin_ns)
     except KeyboardInterrupt:
-        errors.say("interrupted: windows that were asked for may still be taken.")
+        errors.say("interrupted: windows that were asked for may still be taken, and come to the store like any other.")
         return errors.INTERRUPTED
+    try:
+        missing = controlling.not_stored(store or DEFAULT_ADDRESS, answer, begin_ns)
+    except KeyboardInterrupt:  # what became of them is known, and told
+        missing = 0
     code = showing.show(answer, form, captures.KEYS, captures.report, lambda: captures.nothing(answer))
     for note in captures.notes(answer) if code == errors.DONE else ():
         errors.say(note)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from roofwatch.cli.errors import DONE, FAILED, INCOMPLETE
@@ -22,6 +23,7 @@ TRACE_KEYS = (
     "bytes", "sha256", "duration_ns", "steps", "first_step", "stored",
 )  # fmt: skip
 SHOWN = 8  # digits of a window's uid
+SHOWN_RANKS = 4
 COLUMNS = (
     Column("rank", right=True),
     Column("node", floor=8),
@@ -121,10 +123,14 @@ def notes(answer: Row) -> list[str]:
         who = [row for row in rows if row["trace_reason"] == why]
         found += [f"{_who(who)}: trace not kept: {text.clean(why)}."]
     found += silent(coverage["silent"])
-    if missing := _missing(answer):
+    missing, first = _missing(answer)
+    if missing:
+        which = f"rank{'' if missing == 1 else 's'} {', '.join(map(str, first))}"
+        more = f" and {missing - len(first):,} more" if missing > len(first) else ""
+        size = f" of {coverage['world_size']:,}" if coverage["world_size"] else ""
         found.append(
-            f"{text.plural(missing, 'rank')} of {coverage['world_size']} have no agent at this store: other stores on "
-            "the same database have agents of their own."
+            f"{which}{more}{size}: registered with no agent of this store. Their agents may be down ('roofwatch "
+            "doctor' on the node), or belong to another store on the same database."
         )
     return found
 
@@ -156,19 +162,26 @@ def _who(rows: Sequence[Row]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
-def _missing(answer: Row) -> int:
-    """Ranks of the job that nobody asked because no agent here has them."""
+def _missing(answer: Row) -> tuple[int, list[int]]:
+    """Ranks that were meant and that nobody asked because no agent here has them: how many, and the first of them."""
     query, size = answer["query"], answer["coverage"]["world_size"]
-    if not query["all_ranks"] or not size or query["node"] or query["process"]:
-        return 0
-    return max(0, int(size) - len({row["rank"] for row in answer["rows"]}))
+    wanted: Collection[int] = frozenset(query["ranks"])
+    if query["all_ranks"] and size and not query["node"] and not query["process"]:
+        wanted = range(int(size))
+    have = {row["rank"] for row in answer["rows"] if row["rank"] in wanted}
+    return len(wanted) - len(have), list(islice((rank for rank in _ascending(wanted) if rank not in have), SHOWN_RANKS))
+
+
+def _ascending(ranks: Collection[int]) -> Iterable[int]:
+    """Ascending; a job may claim to have two billion ranks, so a range stays one."""
+    return ranks if isinstance(ranks, range) else sorted(ranks)
 
 
 def code(answer: Row) -> int:
     """The exit code that an answer means."""
     if any(row["outcome"] != "taken" for row in answer["rows"]):
         return FAILED
-    return INCOMPLETE if _missing(answer) else DONE
+    return INCOMPLETE if _missing(answer)[0] else DONE
 
 
 def nothing(answer: Row) -> str:
