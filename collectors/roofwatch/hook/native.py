@@ -19,6 +19,7 @@ _PROFILER = "_ZN5torch8autograd8profiler"
 _STATE = "_ZN5torch8profiler4impl17ProfilerStateBase"
 _STRING = "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"  # the new ABI's std::string
 _SILENT = 99  # above every severity that kineto knows
+_LOADER_NS = 20_000_000  # of CPU time: many times what reading a small file takes
 _PROFILER_AT, _CLIENT_AT, _THREAD_AT = 8, 16, 24  # LibkinetoApi in torch/include/kineto/libkineto.h
 
 _ptr = ctypes.c_void_p
@@ -49,6 +50,39 @@ def proved(torch: Any) -> bool:
     return (version, platform.machine(), flavour(torch)) in PROVED
 
 
+class ConfigLoader:
+    """Kineto's thread that only rereads its configuration file. Raises AttributeError or OSError where there is none.
+
+    Kineto's first use starts it. A forked child that leaves by ``exit()`` would hang in the destructor of the object
+    that it waits on. So it is ended soon after, whichever way windows are closed.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
+        self._instance = _bind(ctypes.PyDLL(path), "_ZN9libkineto12ConfigLoader8instanceEv", _ptr)
+        self._stop = _bind(ctypes.CDLL(path), "_ZN9libkineto12ConfigLoader10stopThreadEv", None, _ptr)
+        self._new: Set[int] = set()
+
+    @contextmanager
+    def first_use(self, started: bool) -> Iterator[None]:
+        """Around a call that starts kineto where it is not ``started``: note the threads that come meanwhile."""
+        before = None if started else quiesce.threads()
+        yield
+        if before is not None:
+            self._new = quiesce.threads() - before
+
+    def end(self) -> None:
+        """End it. Kineto's own stop can miss a thread that does not wait yet, so wait for that first, at most 2 s.
+
+        What has computed is another of the job's threads and not waited for, nor are a forked child's parent's threads.
+        """
+        if self._new:
+            self._new = {tid for tid in self._new & quiesce.threads() if (quiesce.cpu_ns(tid) or 0) < _LOADER_NS}
+        if self._new and quiesce.asleep(self._new, most=2.0):
+            self._new = set()
+            self._stop(self._instance())
+
+
 class Native:
     """The functions of one loaded libtorch. Raises AttributeError or OSError where this build lacks one of them."""
 
@@ -71,9 +105,7 @@ class Native:
         self._register = _bind(
             held, "_ZN9libkineto12LibkinetoApi14registerClientEPNS_15ClientInterfaceE", None, _ptr, _ptr
         )
-        self._loader = _bind(held, "_ZN9libkineto12ConfigLoader8instanceEv", _ptr)
-        self._stop_loader = _bind(free, "_ZN9libkineto12ConfigLoader10stopThreadEv", None, _ptr)
-        self._new: Set[int] = set()
+        self.loader = ConfigLoader(torch)
 
     def active(self) -> bool:
         """Whether a profiler that records all threads is open, whoever opened it."""
@@ -138,24 +170,6 @@ class Native:
     def started(self) -> bool:
         """Whether kineto has been used in this process."""
         return bool(_ptr.from_address(self._api() + _PROFILER_AT).value)
-
-    @contextmanager
-    def first_use(self) -> Iterator[None]:
-        """Around the call that may start kineto: note the threads that it starts."""
-        before = None if self.started() else quiesce.threads()
-        yield
-        if before is not None:
-            self._new = quiesce.threads() - before
-
-    def end_loader(self) -> None:
-        """End the thread that kineto's first use starts and that only rereads its configuration file.
-
-        A forked child that leaves by ``exit()`` would hang in that object's destructor. Kineto's own stop can miss a
-        thread that does not wait yet, so wait for that first, at most 2 s.
-        """
-        if self._new and quiesce.asleep(self._new, most=2.0):
-            self._new = set()
-            self._stop_loader(self._loader())
 
 
 class Muted:

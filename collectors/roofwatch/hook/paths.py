@@ -3,11 +3,12 @@
 import os
 import threading
 import time
+from contextlib import nullcontext
 from typing import Any, Callable, Dict, Optional, Set
 
 from . import groups, protocol
 from .log import failure
-from .native import Muted, Native, Shared, flavour, proved, severity
+from .native import ConfigLoader, Muted, Native, Shared, flavour, proved, severity
 from .pending import PendingCall
 from .quiesce import quiesce
 from .stages import alone
@@ -113,7 +114,7 @@ class NativePath:
     def prepare(self, shapes: bool) -> None:
         """First half of opening."""
         self._now = (self.bindings.config(shapes, all_threads=True), self.bindings.activities())
-        with self.native.first_use(), Muted():
+        with self.native.loader.first_use(self.native.started()), Muted():
             self.bindings.prepare(*self._now)
 
     def enable(self) -> None:
@@ -128,7 +129,7 @@ class NativePath:
 
     def opened(self) -> None:
         """On the hook's thread, after the opening."""
-        self.native.end_loader()
+        self.native.loader.end()
 
     def detach(self) -> None:
         """No thread sees the window any more. Its memory stays until ``close``, for ever where that is not safe."""
@@ -187,6 +188,10 @@ class PlainPath:
     def __init__(self, bindings: Bindings) -> None:
         self.bindings: Any = bindings
         severity()  # a build whose messages cannot be muted gets no windows
+        try:
+            self.loader: Optional[ConfigLoader] = ConfigLoader(bindings.torch)
+        except (AttributeError, OSError):  # not exported by this build: as a profiler of the job's own would leave it
+            self.loader = None
         self.started = False
         self.told: Dict[str, Any] = {}
         self.thread: Optional[int] = None  # that has the profiler open
@@ -217,8 +222,8 @@ class PlainPath:
     def prepare(self, shapes: bool) -> None:
         """First half of opening, on the stepping thread."""
         self._now = (self.bindings.config(shapes, all_threads=False), self.bindings.activities())
-        self.started = True
-        with Muted():
+        started, self.started = self.started, True
+        with self.loader.first_use(started) if self.loader else nullcontext(), Muted():
             self.bindings.prepare(*self._now)
 
     def enable(self) -> None:
@@ -246,7 +251,9 @@ class PlainPath:
         self.stall_ns = (stamps[1] - stamps[0], stamps[2] - stamps[1], stamps[3] - stamps[2])
 
     def opened(self) -> None:
-        """Nothing to do."""
+        """On the hook's thread after the opening, and before a fork."""
+        if self.loader:
+            self.loader.end()
 
     def settle(self, stop: Callable[[], bool]) -> bool:
         """Nothing to wait for: the thread that recorded is the one that has closed."""
@@ -314,7 +321,7 @@ class NoPath(PlainPath):
     timed = True
 
     def __init__(self) -> None:
-        self.bindings = None
+        self.bindings = self.loader = None
         self.thread = None
         self.fd = -1
 
