@@ -1,10 +1,16 @@
-"""Dictionaries of segments, checked and resolved; one that comes again is recognised by the hash of its bytes."""
+"""Dictionaries of segments, checked and resolved; one that comes again is recognised by the hash of its bytes.
+
+Only what has come twice is kept, and no longer than it is of use: jobs come and go, and most of what a small site sends
+never comes again, so that to keep it all would be to grow for weeks.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +25,8 @@ from roofwatch.store.checks import check_device, check_process, fail
 from roofwatch.store.identity import device_id, peaks_id
 
 MAX_CELLS = 6_000_000  # of dictionaries remembered: 8 to 30 bytes each
+UNUSED_S = 3600.0  # after which one is forgotten: its processes are gone, or run other kernels now
+ONCE = 1 << 16  # marks of dictionaries that came once: in an hour from a thousand agents
 _EACH = 200  # cells that a dictionary takes at least, and those of a signature, a process or a device
 _SIGNATURE, _RECORD = 3, 100
 
@@ -93,14 +101,36 @@ def _parsed(data: bytes) -> pb.Dictionary:
     return message
 
 
-class Dictionaries:
-    """The dictionaries that came last; may be used by several threads."""
+class Once:
+    """What came once, as marks in a table that never grows: a newer one takes the place of an older."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = ONCE) -> None:
+        self._marks = np.ones(size, np.uint64)
+
+    def again(self, digest: bytes) -> bool:
+        """Whether it came before, as far as that is remembered; from now on it has."""
+        mark = np.uint64(int.from_bytes(digest[:8], "little"))
+        place = int.from_bytes(digest[8:16], "little") % len(self._marks)
+        came = bool(self._marks[place] == mark)
+        self._marks[place] = mark
+        return came
+
+
+class Dictionaries:
+    """The dictionaries that come again; may be used by several threads. ``clock`` gives seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.catalog = Catalog()
+        self._clock = clock
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, Resolved] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Resolved, float]] = (
+            OrderedDict()
+        )  # with when it came last, the oldest first
+        self._once = Once()
         self._cells = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def resolved(self, data: bytes) -> Resolved:
         """A dictionary from its bytes, checked now or before.
@@ -112,8 +142,9 @@ class Dictionaries:
         with self._lock:
             found = self._known.get(key)
             if found is not None:
+                self._known[key] = found[0], self._clock()
                 self._known.move_to_end(key)
-                return found
+                return found[0]
             if self.catalog.full:
                 self.catalog = Catalog()
                 self._known.clear()  # each keeps the catalog that it was resolved with
@@ -121,10 +152,15 @@ class Dictionaries:
             catalog = self.catalog
         made = resolve(_parsed(data), catalog)
         with self._lock:
-            if key not in self._known and catalog is self.catalog:
-                self._known[key] = made
+            if self._once.again(key) and key not in self._known and catalog is self.catalog:
+                self._known[key] = made, self._clock()
                 self._cells += made.cells
-            while self._cells > MAX_CELLS:
-                _, gone = self._known.popitem(last=False)
-                self._cells -= gone.cells
+            self._forget()
         return made
+
+    def _forget(self) -> None:
+        """What nobody sends any more, and the oldest where there are too many."""
+        unused = self._clock() - UNUSED_S
+        while self._known and (self._cells > MAX_CELLS or next(iter(self._known.values()))[1] < unused):
+            _, (gone, _) = self._known.popitem(last=False)
+            self._cells -= gone.cells

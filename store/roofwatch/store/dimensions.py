@@ -71,7 +71,7 @@ class Dimensions:
         return identity
 
     def _process(self, connection: Connection, p: Process, identity: int) -> None:
-        if not self.known.fresh(schema.processes, identity, p):
+        if not self.known.fresh(schema.processes, identity, _mark(p)):
             return
         node = self.node(connection, p.node)
         names = (
@@ -125,3 +125,10 @@ class Dimensions:
         names = ("signature_id", "peaks_id", "roof_ns", "ridge")
         flat = [x for key, value in self.known.news(schema.roofs, roofs).items() for x in (*key, *value)]
         bulk.insert(connection, schema.roofs, names, flat, bulk.update(schema.roofs, names))
+
+
+def _mark(p: Process) -> int:
+    """What tells whether a process is described otherwise than before, in a tenth of what the description takes."""
+    node = (p.node.host, p.node.boot_id, frozenset(p.node.labels.items()))
+    own = (p.pid, p.start_unix_ns, p.user, p.job, p.container, p.rank, p.local_rank, p.world_size, p.model)
+    return hash((node, own, frozenset(p.versions.items()), frozenset(p.labels.items())))

@@ -82,8 +82,10 @@ class Writer:
                 self._idle()
                 continue
             group, running = self._group(first)
+            first = None
             if group:
                 self._commit(group)
+                group.clear()  # the next one may be long in coming, and this one large
                 with contextlib.suppress(Exception):  # the only writer must not end by tidying up; a commit will tell
                     self._keep_log()
                 self._tidy_s = time.monotonic() + IDLE_S
