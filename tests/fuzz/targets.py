@@ -6,15 +6,19 @@ import gzip
 import io
 import json
 import os
+import random
 import sqlite3
 import struct
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from mutate import BYTES, WORDS, Change
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError
+from mutate import BYTES, TEXTS, WORDS, Change
 
 from roofwatch.agent import messages
 from roofwatch.collectors import pipeline, registry
@@ -91,22 +95,25 @@ def talk(data: bytes) -> str:
 
 
 def ingest(data: bytes) -> str:
-    """Bytes of an agent's segment, sealed as they are and as an envelope of their own."""
-    whole = pb.SegmentEnvelope()
-    try:
-        whole.ParseFromString(data)
-    except Exception:  # noqa: BLE001 - protobuf's own; gRPC would refuse it as well
-        message = pb.Segment()
+    """Bytes of an agent's envelope; and of a segment, in an envelope whose checksum fits.
+
+    Nearly all bytes of a segment can be read as an envelope, too, so both are tried.
+    """
+    outcome = "no message"
+    for kind in (pb.SegmentEnvelope, pb.Segment):
+        message = kind()
         try:
             message.ParseFromString(data)
-        except Exception:  # noqa: BLE001
-            return "no message"
-        whole = codec.seal(message, "agent", "boot", 1)
-    try:
-        unpacked = unpacker().unpack(whole)
-    except RoofwatchError:
-        return "refused"
-    return "taken" if unpacked is not None else "nothing"
+        except DecodeError:  # gRPC would refuse it as well
+            continue
+        whole = message if kind is pb.SegmentEnvelope else codec.seal(message, "agent", "boot", 1)
+        try:
+            unpacked = unpacker().unpack(whole)
+        except RoofwatchError:
+            outcome = "refused"
+            continue
+        return "taken" if unpacked is not None else "nothing"
+    return outcome
 
 
 def _event(name: str, category: str, at: float, took: float, **args: object) -> dict[str, object]:
@@ -186,7 +193,7 @@ def talk_seeds() -> Sequence[bytes]:
 
 
 def segment_seeds() -> Sequence[bytes]:
-    """A segment of one window, and its envelope."""
+    """A segment of one window, those of small real traces, and their envelopes."""
     signature = Signature(
         "gemm", Kind.MATMUL, op="aten::mm", shapes="[[4,4],[4,4]]", dtypes='["float"]', flops=128, bytes=192
     )
@@ -207,13 +214,57 @@ def segment_seeds() -> Sequence[bytes]:
         trigger=Trigger.PERIODIC, collector="kineto", devices=(device,), kernels=(stat,),
         ledger=Ledger(10, 5, 1_000_000, has_host_events=True),
     )  # fmt: skip
-    message = codec.segment([window])
-    return [message.SerializeToString(), codec.seal(message, "agent", "boot", 1).SerializeToString()]
+    windows = [window]
+    for path in sorted(TRACES.glob("kineto/*.json.gz")):
+        if path.stat().st_size < SEED_BYTES // 8:
+            raw = registry.read(io.BytesIO(path.read_bytes()), Limits(max_events=50_000))
+            windows.append(pipeline.window_of(raw, CONTEXT))
+    messages = [codec.segment([one]) for one in windows]
+    wholes = [codec.seal(message, "agent", "boot", 1) for message in messages]
+    return [whole.SerializeToString() for whole in (*messages, *wholes)]
+
+
+FIGURES = (0, 1, 2, 3, -1, 255, 1 << 31, (1 << 32) - 1, (1 << 62) + 1, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1)
+
+
+def _other(draw: random.Random, kind: int) -> object:
+    """A value for a field of that type."""
+    if kind == FieldDescriptor.CPPTYPE_STRING:
+        return draw.choice(TEXTS)
+    if kind in {FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT}:
+        return draw.choice((0.0, -1.0, 1e300, float("nan"), float("inf")))
+    return draw.choice(FIGURES)
+
+
+def field(draw: random.Random, data: bytes, _: Sequence[bytes]) -> bytes:
+    """A number or a text of a segment is another, or there is one more or less: all that protobuf itself lets pass."""
+    whole = pb.Segment()
+    with suppress(
+        DecodeError, AttributeError, OverflowError, TypeError, ValueError
+    ):  # no segment, no value of that field
+        whole.ParseFromString(data)
+        node = whole
+        while of := node.ListFields():
+            told, value = draw.choice(of)
+            if not hasattr(value, "append") and told.message_type:
+                node = value
+            elif not hasattr(value, "append"):
+                setattr(node, told.name, _other(draw, told.cpp_type))
+                break
+            elif told.message_type and draw.randrange(8):
+                node = draw.choice(value)
+            elif draw.randrange(4) and not told.message_type:
+                value[draw.randrange(len(value))] = _other(draw, told.cpp_type)
+                break
+            else:
+                draw.choice((value.pop, lambda value=value: value.append(value[0])))()
+                break
+    return whole.SerializeToString() or data
 
 
 TARGETS = {
     "kineto": Target(kineto_seeds, WORDS, read),
     "ascend": Target(ascend_seeds, WORDS, read),
     "protocol": Target(talk_seeds, WORDS, talk),
-    "segments": Target(segment_seeds, BYTES, ingest),
+    "segments": Target(segment_seeds, (*BYTES, *[field] * 20), ingest),
 }
