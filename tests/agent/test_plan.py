@@ -80,3 +80,11 @@ def test_rates_settle_with_a_second_window_that_has_its_steps_or_after_four():
     assert rates(cut, whole).settled
     assert not rates(cut, cut, cut).settled
     assert rates(cut, cut, cut, cut).settled
+
+
+def test_steps_that_were_measured_have_time_for_what_is_asked():
+    """One step of 18 ms was seen: three get 216 ms, not 72, in which a moment's load would cut them; within the cap."""
+    rates = Rates(1)
+    rates.observe(Seen(18_000_000, 300, 1))
+    assert plan(rates, Wish(3, 200), 10_000).max_ms == 216
+    assert plan(rates, Wish(50, 200), 10_000) == Plan(25, 200, 480, True)  # 0.8 x 10,000 events: 25 steps, or 480 ms

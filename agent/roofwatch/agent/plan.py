@@ -16,6 +16,7 @@ REMEMBERED = 4  # windows; the busiest of them counts, so that one quiet window 
 GROWTH = 4  # times the last window's length, at most…
 GROWTH_SURE = 16  # …or this, when it held enough events to be typical
 SURE_EVENTS = 1_000
+SLACK = 4  # times what the steps asked for took before
 MARGIN = 0.8  # of the event cap: the next window may be busier than the busiest remembered
 
 
@@ -97,10 +98,12 @@ def plan(rates: Rates, wish: Wish, max_events: int) -> Plan:
     growth = GROWTH_SURE if last.events >= SURE_EVENTS else GROWTH
     max_ms = min(LONGEST_MS, max(FIRST_MAX_MS, growth * last.duration_ns // 1_000_000))
     per_ns, per_step = rates.events_per_ns, rates.events_per_step
-    if per_ns:
-        max_ms = min(max_ms, int(cap / per_ns / 1e6))
     steps = wish.steps
     if per_step:
         steps = min(steps, int(cap / per_step) - WARM_UP_STEPS)
+    if last.steps:  # whole steps are a measure: as long as those asked for take, and a busy moment may be in between
+        max_ms = max(max_ms, min(LONGEST_MS, SLACK * max(1, steps) * last.duration_ns // last.steps // 1_000_000))
+    if per_ns:
+        max_ms = min(max_ms, int(cap / per_ns / 1e6))
     max_ms = max(1, max_ms)
     return Plan(max(1, steps), max(1, min(wish.duration_ms, max_ms)), max_ms, wish.shapes)
