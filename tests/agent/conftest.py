@@ -24,6 +24,8 @@ from roofwatch.hook import protocol
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
+sys.path.append(str(Path(__file__).parent))  # scheduling; the import mode leaves the path alone
+
 PROGRAMS = Path(__file__).parent / "programs"
 STAND_IN = PROGRAMS / "agent_with_stand_in.py"
 

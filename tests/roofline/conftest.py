@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from roofwatch.model.formulas.base import Work
 from roofwatch.model.formulas.table import formula_of, work_of
 from roofwatch.model.shapes import call_of
+
+sys.path.append(str(Path(__file__).parent))  # raw_profiles, profiled_ops; the import mode leaves the path alone
 
 
 class Exact(NamedTuple):
