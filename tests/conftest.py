@@ -59,10 +59,12 @@ def roofwatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Roofwatch:
 def started(tmp_path: Path) -> Roofwatch:
     """The same in a process of its own, for what a process is changed by: other threads, another program."""
 
-    def call(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> in_process.Done:
+    def call(
+        *arguments: str, env: Mapping[str, str] | None = None, timeout: float = 60, **more: Any
+    ) -> in_process.Done:
         return subprocess.run(
             [sys.executable, "-m", "roofwatch.cli.main", *arguments],
-            capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+            capture_output=True, text=True, timeout=timeout, check=False, cwd=tmp_path,
             env=in_process.environment(tmp_path) | dict(env or {}), **more,
         )  # fmt: skip
 
