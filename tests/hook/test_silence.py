@@ -217,9 +217,48 @@ def test_forked_children_after_and_inside_windows(jobs: Jobs, agent: LittleAgent
     assert lines.count("3") == sum(line.split()[1] == "1" for line in children) >= 1
 
 
+def test_a_fork_in_the_seconds_after_a_window(jobs: Jobs, agent: LittleAgent) -> None:
+    """Our thread looks at the steps after a window, and ends for a fork all the same: two would share one window.
+
+    A window that was open, and no longer known to the thread that took it, ended the job's children in exit().
+    """
+    code = """
+    import os, sys, time
+    def threads():
+        print(len(os.listdir("/proc/self/task")))
+    os.register_at_fork(before=threads)  # runs after the hook's own
+    TRAIN
+    from _roofwatch_hook import job
+    def fork(leave):
+        sys.stdout.flush()
+        if os.fork() == 0:
+            leave(5)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+    def steps(until):
+        while not until():
+            step()
+            time.sleep(0.15)
+    step()
+    print("steps", flush=True)
+    taker = job._hook.taker
+    steps(lambda: taker.windows == 1)
+    fork(os._exit)  # of ten steps after the window only the first are over
+    steps(lambda: taker.phase == "open")
+    taker.window = None
+    fork(sys.exit)
+    """
+    code = textwrap.dedent(code).replace("TRAIN", TRAIN)
+    job = jobs.start(code, agent.path, run=True, OPENBLAS_NUM_THREADS="1")
+    assert job.stdout is not None
+    assert job.stdout.readline() == "steps\n"
+    agent.accept().ask(steps=1)
+    agent.accept().ask(steps=60, max_ms=30_000)
+    assert jobs.end(job) == Ended(0, "1\n5\n2\n5\n", "")
+
+
 @pytest.mark.parametrize("path", ["native", "plain"])
 def test_a_child_leaves_by_exit_after_a_window(jobs: Jobs, agent: LittleAgent, path: str) -> None:
-    """Kineto's own thread is not in the child, which would wait for it in C++'s destructors, and the job for the child."""
+    """Kineto's own thread is not in the child, whose exit would wait for it in C++, and the job for the child."""
     code = TRAIN + UNTIL_STDIN_CLOSES + FORKS + "while not over.is_set():\n    step()\nchild('exit', 0)\n"
     job = jobs.start(code, agent.path, run=True, ROOFWATCH_HOOK_CLOSE=path)
     connection = agent.accept()

@@ -50,6 +50,8 @@ class Hook:
     def _boundary(self, count: int) -> None:
         if (self.session.running is None or not self.session.alive) and not is_worker():
             self.session.live()
+            if self.session.running is None:  # the thread before it has not ended yet
+                self.steps.at = count + 1
         self.taker.boundary(count)
 
     def _welcome(self) -> bool:

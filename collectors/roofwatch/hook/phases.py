@@ -82,6 +82,8 @@ class Phases:
             window.lost, window.detail, self.phase = refusal.reason, refusal.detail, IDLE
         except Exception as error:
             failure("open", error)
+            if self.phase == OPEN:
+                self.path.cut()
             window.lost, self.phase = protocol.ERROR, LOST
 
     # --- opening and cutting, lock held -------------------------------------------------------------------------------
@@ -102,11 +104,11 @@ class Phases:
     def _enable(self, window: Window) -> None:
         begun = time.monotonic_ns()
         self.path.enable()
+        self.phase = OPEN
         window.start_unix_ns = time.time_ns()
         at = window.at
         at.open_ns += time.monotonic_ns() - begun
         at.opened, at.opened_step = time.monotonic_ns(), self.steps.count
-        self.phase = OPEN
         padding.start()
         self.captures.graphs.opened(at.opened)
         if window.by_steps:
@@ -177,8 +179,9 @@ class Phases:
         """A graph capture is about to begin: an open window records nothing more, and is closed after it."""
         with self.lock:
             self.captures.begun(capture)
-            if self.phase == OPEN and self.window is not None and not self.path.foreign():
-                self.window.lost = protocol.GRAPH_CAPTURE
+            if self.phase == OPEN and not self.path.foreign():
+                if self.window is not None:
+                    self.window.lost = protocol.GRAPH_CAPTURE
                 self.cut_short()
         self.wake()
 

@@ -38,7 +38,7 @@ class Process:
             if taker.exiting:
                 return
             self._held = tuple(lock for lock in (taker.busy, taker.lock) if lock.acquire(timeout=WAIT_S))
-            if taker.phase == OPEN and taker.window is not None and not taker.path.foreign():
+            if taker.phase == OPEN and not taker.path.foreign():
                 taker.cut_short()
             taker.path.opened()
             taker.wake()
@@ -66,6 +66,7 @@ class Process:
             if taker.phase == CUT and whole:
                 taker.phase = CUT if taker.path.inherit() else IDLE
             elif taker.phase not in (IDLE, ARMED) or not whole:
+                taker.path.abandon(cut=taker.phase == OPEN)  # else C++ would trip over it when the child exits
                 taker.phase = LOST
             else:
                 taker.phase = IDLE

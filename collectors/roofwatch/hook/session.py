@@ -44,15 +44,20 @@ class Session:
         self.channel: Optional[JobChannel] = None
         self.sleep = _thread.allocate_lock()
         self.sleep.acquire()
-        self.over = _thread.allocate_lock()
+        self.over = _thread.allocate_lock()  # held while a thread of ours lives
 
     def begin(self) -> None:
         """Start the thread, once. Not a ``threading.Thread``: the job counts its own."""
-        if self.running is None and not self.taker.exiting:
+        # One at a time: a thread that was told to end may still have a window's last seconds to go.
+        if self.running is None and not self.taker.exiting and self.over.acquire(False):
             me = self.running = object()
-            self.over = _thread.allocate_lock()
-            self.over.acquire()
-            _thread.start_new_thread(self._run, (me, self.over))
+            self.taker.hurry = False
+            try:
+                _thread.start_new_thread(self._run, (me, self.over))
+            except BaseException:
+                self.running = None
+                self.over.release()
+                raise
 
     def live(self) -> None:
         """The process steps, or has said itself that it is to be watched."""
@@ -161,7 +166,8 @@ class Session:
                 channel.end()
             except (OSError, protocol.Closed):
                 pass
-        over.acquire(True, 1.0)
+        if over.acquire(True, 1.0):
+            over.release()
         for _ in range(50):  # its last instructions are the interpreter's
             if len(threads()) == 1:
                 break

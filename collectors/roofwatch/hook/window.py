@@ -30,7 +30,6 @@ class Taker(Phases):
 
     def take(self, request: Dict[str, Any]) -> trace.Taken:
         """Take one window as asked. Raises Refused."""
-        self.hurry = False
         if not self.steps.count and not self.path.timed:
             raise Refused(protocol.UNSUPPORTED, "no steps")
         self.path.ready(request)
@@ -41,6 +40,8 @@ class Taker(Phases):
             if self.phase == CUT and self.window is None:  # inherited over a fork
                 self.discard()
             self.check()
+            if self.hurry:
+                raise Refused(protocol.EXITING)
             if self.phase != IDLE:
                 raise Refused(protocol.BUSY)
             first = window.first_boundary(self.steps.count, warm=int(self.path.warms)) if by_steps else NEVER
@@ -59,7 +60,8 @@ class Taker(Phases):
             refusal.opened = window.at.opened > 0
             raise
         finally:
-            self.window = None
+            if self.window is window:
+                self.window = None
 
     def _work_awaited(self, request: Dict[str, Any]) -> None:
         """Wait until a process without steps is at work. Raises Refused, also where it loads a model or saves one."""
@@ -237,4 +239,4 @@ class Taker(Phases):
         if window.by_steps:
             goal = window.at.freed_step + 1 + RESIDUE_STEPS
             self.steps.at = goal
-            self.wait(lambda: self.steps.count >= goal, RESIDUE_S)
+            self.wait(lambda: self.steps.count >= goal or self.hurry, RESIDUE_S)
