@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from whole_path import wait_for
 
+from roofwatch.hook.native import proved
 from roofwatch.model.answer_rows import ROW_KEYS
 
 Node = Any  # conftest.py
@@ -150,9 +151,11 @@ def test_the_doctor_finds_what_is_there_and_what_is_not(node: Node) -> None:
     store, agent = node.store(), node.agent()
     code, found = look()
     assert code == 0
-    assert {name: found[name] for name in ("python", "torch", "socket", "agent", "spool", "store")} == dict.fromkeys(
-        ("python", "torch", "socket", "agent", "spool", "store"), "ok"
+    assert {name: found[name] for name in ("python", "socket", "agent", "spool", "store")} == dict.fromkeys(
+        ("python", "socket", "agent", "spool", "store"), "ok"
     )
+    torch = pytest.importorskip("torch")
+    assert found["torch"] == ("ok" if proved(torch) else "warn")  # windows of other builds stall the job
     agent.terminate()
     store.terminate()
     assert (agent.wait(15), store.wait(15)) == (0, 0)

@@ -30,6 +30,12 @@ import os, threading
 over = threading.Event()
 threading.Thread(target=lambda: (os.read(0, 1), over.set()), daemon=True).start()
 """
+# The same without a thread, for what the plain path takes where Python has no other than the main one.
+UNTIL_STDIN_CLOSES_ALONE = """
+import select
+class over:
+    is_set = staticmethod(lambda: bool(select.select([0], [], [], 0)[0]))
+"""
 
 
 class Ended(NamedTuple):

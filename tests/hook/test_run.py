@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, UNTIL_STDIN_CLOSES_ALONE, Jobs
 from little_agent import LittleAgent
 
 from roofwatch.hook.launch import environment
@@ -67,7 +67,9 @@ def test_plain_python(jobs: Jobs, agent: LittleAgent, command: list[str]) -> Non
 
 def test_a_process_without_steps_registers_once_it_computes(jobs: Jobs, agent: LittleAgent) -> None:
     """No optimizer: seen by its CPU time, five seconds after it has imported torch."""
-    infer = UNTIL_STDIN_CLOSES + "import torch\na = torch.ones(8, 8)\nwhile not over.is_set():\n    torch.mm(a, a)\n"
+    infer = (
+        UNTIL_STDIN_CLOSES_ALONE + "import torch\na = torch.ones(8, 8)\nwhile not over.is_set():\n    torch.mm(a, a)\n"
+    )
     job = jobs.start(infer, agent.path, run=True)
     assert agent.accept().take(duration_ms=5)[0]["steps"] is None
     assert jobs.end(job).code == 0

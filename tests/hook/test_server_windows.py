@@ -49,13 +49,16 @@ worker.join()
 print("done", *[thread.name for thread in threading.enumerate()])
 """
 
+# It computes on threads beside the main one, which only this path records; what the plain one says: test_windows.py.
+NATIVE = {"ROOFWATCH_HOOK_CLOSE": "native"}
+
 
 class Server:
     """The job, told what to do."""
 
     def __init__(self, jobs: Jobs, agent: LittleAgent, program: str = SERVER) -> None:
         self.jobs = jobs
-        self.job: subprocess.Popen[str] = jobs.start(program, agent.path)
+        self.job: subprocess.Popen[str] = jobs.start(program, agent.path, **NATIVE)
         self.connection: Connection = agent.accept()
 
     def does(self, what: str) -> None:
@@ -218,6 +221,7 @@ for line in sys.stdin:""",
         )
         .replace("worker.join()", "worker.join()\ntrainer.join()"),
         agent.path,
+        **NATIVE,
     )
     server = Server.__new__(Server)
     server.jobs, server.job, server.connection = jobs, job, agent.accept()

@@ -8,11 +8,12 @@ import os
 import textwrap
 import time
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, Jobs
+from hook_jobs import TRAIN, UNTIL_STDIN_CLOSES, UNTIL_STDIN_CLOSES_ALONE, Jobs
 from little_agent import LittleAgent, events
 
 from roofwatch.hook import protocol
@@ -91,7 +92,7 @@ def test_the_first_window_is_short_and_without_shapes(jobs: Jobs, agent: LittleA
 
 def test_a_process_without_steps_is_seen_by_time(jobs: Jobs, agent: LittleAgent) -> None:
     """An inference loop on another thread than ours: about 30 ms of it, steps null, no cost from steps."""
-    job = jobs.start(ATTACH + UNTIL_STDIN_CLOSES + INFER, agent.path)
+    job = jobs.start(ATTACH + UNTIL_STDIN_CLOSES_ALONE + INFER, agent.path)
     window, trace = agent.accept().take(duration_ms=30, steps=5)
     assert window["steps"] is None
     assert 30e6 <= window["duration_ns"] < 300e6
@@ -171,14 +172,19 @@ def test_the_plain_way_takes_windows_by_time_of_the_main_thread(jobs: Jobs, agen
 def test_which_builds_get_which_path() -> None:
     """Without the GIL only where the stress test has passed, and never beside kineto's own daemon."""
 
-    class Other:
-        """The same torch under the name of a version that nobody has tested."""
+    class Named:
+        """This torch under the name of another build."""
+
+        def __init__(self, version: str, cuda: str | None) -> None:
+            self.__version__, self.version = version, SimpleNamespace(cuda=cuda, hip=None)
 
         def __getattr__(self, name: str) -> Any:
-            return "2.99.0+cpu" if name == "__version__" else getattr(torch, name)
+            return getattr(torch, name)
 
-    assert choose(torch, {}).name == "native"
-    assert choose(Other(), {}).name == "plain"
+    assert choose(Named("2.13.0+cpu", None), {}).name == "native"
+    assert choose(Named("2.13.0+cu130", "13.0"), {}).name == "plain"
+    assert choose(Named("2.99.0+cpu", None), {}).name == "plain"
+    assert choose(torch, {}).name == ("plain" if torch.version.cuda or torch.version.hip else "native")
     assert choose(torch, {"KINETO_USE_DAEMON": ""}).name == "none"
 
 
@@ -217,7 +223,7 @@ def test_the_attention_mask_says_what_is_padding(jobs: Jobs, agent: LittleAgent)
     while not over.is_set():
         model(torch.ones(4, 8), attention_mask=mask)
     """
-    job = jobs.start(UNTIL_STDIN_CLOSES + textwrap.dedent(code), agent.path)
+    job = jobs.start(UNTIL_STDIN_CLOSES_ALONE + textwrap.dedent(code), agent.path)
     window, trace = agent.accept().take(duration_ms=20)
     padding = window["padding"]
     n = padding["batches"]

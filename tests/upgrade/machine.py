@@ -83,6 +83,7 @@ class Machine:
     def start(self, *command: str) -> subprocess.Popen[str]:
         """A program; stderr goes to a file."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("ROOFWATCH_", "PYTHONPATH"))}
+        clean["ROOFWATCH_HOOK_CLOSE"] = "native"  # the jobs have a second thread
         with (self.folder / f"{len(self.started)}.err").open("w") as errors:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=self.folder,
