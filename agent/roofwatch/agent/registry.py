@@ -23,6 +23,8 @@ from roofwatch.model.record import Node, Process
 STATUS = "status"  # asked by local tools, answered once; not part of what a hook says
 ACCEPTS_A_TURN = 64  # so that a flood of connections does not starve those that exist
 ACCEPT_PAUSE_S = 1.0  # when descriptors have run out
+AWAY_S, AWAY_MOST = 30.0, 1024  # how long who flooded is hung up on unheard; so many pids at most
+HELLOS_MOST, HELLOS_PERIOD_S = 50, 10.0  # of one process: it registers once, and again where its connection broke
 LEAVE_S, LEAVING_MOST = 0.5, 32  # for peers that are turned away to read why
 DESCRIPTORS_A_PEER = 6  # the socket, the descriptors a message may carry, one being parsed
 DESCRIPTORS_RESERVED = 64
@@ -100,6 +102,9 @@ class Registry:
         self._by_uid: Counter[int] = Counter()
         self._by_pid: dict[int, Member] = {}
         self._leaving: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._flooded: dict[int, float] = {}  # pid → until when
+        self._hellos: Counter[int] = Counter()  # by pid, of a period…
+        self._hellos_until = 0.0  # …that ends then
         self._listening: socket.socket | None = None
         self._paused: asyncio.TimerHandle | None = None
         self._status = status
@@ -159,6 +164,10 @@ class Registry:
             sock.close()
             return
         self._counters.connections["accepted"] += 1
+        if loop.time() < self._flooded.get(pid, 0.0):  # all that it says is read by nobody: others wait behind it
+            self._counters.connections["rejected_flood"] += 1
+            sock.close()
+            return
         reason, key = self._reason_against(uid)
         if reason:
             self._counters.connections["rejected_" + key] += 1
@@ -212,6 +221,9 @@ class Registry:
         if self._peers[connection] is not None:
             connection.close("second_hello")
             return
+        if self._too_often(connection.pid):
+            connection.close("flood")
+            return
         try:
             hello = messages.hello_of(message)
         except messages.BadMessage:
@@ -235,6 +247,14 @@ class Registry:
             former.connection.close("replaced")  # a process registers once; the newer conversation is the live one
         self._counters.connections["registered"] += 1
         self._handler.registered(member)
+
+    def _too_often(self, pid: int) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now >= self._hellos_until:
+            self._hellos.clear()
+            self._hellos_until = now + HELLOS_PERIOD_S
+        self._hellos[pid] += 1
+        return pid > 0 and self._hellos[pid] > HELLOS_MOST
 
     def _process(self, connection: Connection, hello: messages.Hello) -> Process:
         pid, user = connection.pid or hello.pid or 0, self._users.name(connection.uid)
@@ -261,6 +281,10 @@ class Registry:
         if not self._by_uid[connection.uid]:
             del self._by_uid[connection.uid]
         self._counters.connections["closed_" + why] += 1
+        if why == "flood" and connection.pid:  # 0: one of a pid namespace that we do not see, and so are others
+            if len(self._flooded) >= AWAY_MOST:
+                del self._flooded[next(iter(self._flooded))]
+            self._flooded[connection.pid] = asyncio.get_running_loop().time() + AWAY_S
         if member is None:
             return
         if self._by_pid.get(connection.pid) is member:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -77,10 +78,12 @@ def request(path: str, timeout_s: float = 5.0) -> dict[str, Any]:
         UnreachableError: nobody listens there, or it does not answer as an agent does.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.settimeout(timeout_s)
     channel = protocol.job_side(sock)
     try:
+        # Where many connect at once the system lets us wait for room; a socket of Python's with a timeout would not.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(timeout_s), 0))
         sock.connect(path)
+        sock.settimeout(timeout_s)
         with suppress(BrokenPipeError):  # an agent that turns us away has told why before it hung up
             channel.send({"type": STATUS})
         while True:
