@@ -147,7 +147,8 @@ def test_the_jobs_profiler_gets_its_trace(jobs: Jobs, agent: LittleAgent) -> Non
     """Before, during and after our window: event for event, and line for line on stderr, what it gets without us."""
     alone = jobs.end(jobs.start(TRAIN + "step()\n" + PROFILES + "for _ in range(3): profiled(3)\n", None))
     code = TRAIN + "import time\n" + UNTIL_STDIN_CLOSES + "step()\n" + PROFILES
-    code += "profiled(3)\nend = time.monotonic() + 1.5\nwhile time.monotonic() < end: step(); time.sleep(0.005)\n"
+    code += "from _roofwatch_hook import job\nprofiled(3)\ntaker = job._hook.taker\n"
+    code += "while not taker.windows or taker.phase != 'open': step(); time.sleep(0.005)\n"
     code += "profiled(3)\nwhile not over.is_set(): step()\nprofiled(3)\n"
     job = jobs.start(code, agent.path, run=True)
     connection = agent.accept()
