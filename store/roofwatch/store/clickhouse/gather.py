@@ -27,7 +27,7 @@ from roofwatch.store.clickhouse.chosen import pieces_of, tables_of
 from roofwatch.store.clickhouse.devices import described, devices_meant, seen
 from roofwatch.store.clickhouse.native import Arrays
 from roofwatch.store.clickhouse.plain import Matches
-from roofwatch.store.clickhouse.reading import kept, once, read, rows
+from roofwatch.store.clickhouse.reading import kept, once, rows
 from roofwatch.store.clickhouse.spreads import SPREAD, dense, spread
 from roofwatch.store.clickhouse.states import States
 from roofwatch.store.clickhouse.tables import kernel_facts, kernel_sums
@@ -137,21 +137,23 @@ def from_states(
     """The same of pieces that are known one by one, all that their owners have of a bucket; None where that does not
     tell which rows are meant, or there are many. ``spread``: histograms will be asked for, too.
     """  # noqa: D205 - one thought
-    builds, few = of.builds(), len(of) <= FEW
-    if builds is None or type(known) is not Models or not (few or _is_little(len(of), wanted, histograms=histograms)):
+    counting, few = of.counting(), len(of) <= FEW
+    if counting is None or type(known) is not Models or not (few or _is_little(len(of), wanted, histograms=histograms)):
         return None
     told = histograms or (few and spread)
     names = ("device_id", *SUM, *(SPREAD if told else ()))
-    where = f"WHERE {of.condition()} AND build IN ({builds})"
+    where = f"WHERE {counting}"
     if few:
-        found = kept(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}", names)  # noqa: S608
+        found = kept(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}", names, of.told())  # noqa: S608
     elif wanted is None:
         alike = _alike_devices()
         kind = f"transform(device_id, {', '.join(alike)}, device_id)" if alike else "device_id"
-        found = kept(connection, f"SELECT {kind}, {_ADDED} FROM kernel_sums {where} GROUP BY {kind}, {_APART}", names)  # noqa: S608
+        sql = f"SELECT {kind}, {_ADDED} FROM kernel_sums {where} GROUP BY {kind}, {_APART}"  # noqa: S608 - our own words
+        found = kept(connection, sql, names, of.told())
     else:
         only = f" AND signature_id IN ({','.join(map(str, sorted(wanted)))})"
-        found = read(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}{only}", names)  # noqa: S608
+        sql = f"SELECT {', '.join(names)} FROM kernel_sums {where}{only}"  # noqa: S608 - our own words
+        found = kept(connection, sql, names, of.told())
     if matches and len(found["device_id"]):
         there = np.unique(found["device_id"]).tolist()
         meant = devices_meant(connection, there, matches.model, matches.vendor)

@@ -14,6 +14,7 @@ import numpy as np
 from sqlalchemy import Connection, Table
 
 from roofwatch.store.blocks import Ints
+from roofwatch.store.clickhouse import reading
 from roofwatch.store.clickhouse.devices import described, devices_meant, sets_meant
 from roofwatch.store.clickhouse.reading import kept
 from roofwatch.store.clickhouse.states import States
@@ -32,6 +33,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     device_sums.name: ("device_id", "windows", *_EACH),
     cause_sums.name: ("device_id", "cause", *_CAUSES),
 }
+_ROOFS = ("signature_id", "peaks_id", "roof_ns", "ridge")
 _TEXTS = {drop_sums.name, cause_sums.name}
 _KEYS = {"reason", "cause"}  # stored as numbers of a dictionary, which would come, too
 
@@ -53,13 +55,29 @@ def summed(connection: Connection, table: Table, of: States, matches: Matches) -
     return None if columns is None else _SUMMED[table.name](columns)
 
 
-def columns_of(connection: Connection, table: Table, of: States, matches: Matches) -> dict[str, Any] | None:
-    """The rows of pieces whose devices are meant; None where there are too many."""
-    if len(of) > (TOLD_MOST if table.name in _TEXTS else MOST):
-        return None
+def ahead(connection: Connection, of: States) -> None:
+    """Ask for the rows of all tables: an answer that begins with kernels comes to the rest while these are read."""
+    for table in (window_sums, device_sums, cause_sums, drop_sums):  # the longest first
+        if _are_few(table, of):
+            reading.ahead(connection, _statement(table, of), _NAMES[table.name], of.told())
+
+
+def _are_few(table: Table, of: States) -> bool:
+    return len(of) <= (TOLD_MOST if table.name in _TEXTS else MOST)
+
+
+def _statement(table: Table, of: States) -> str:
     names = _NAMES[table.name]
     listed = ", ".join(f"CAST(`{name}` AS String)" if name in _KEYS else f"`{name}`" for name in names)
-    columns = kept(connection, f"SELECT {listed} FROM {table.name} WHERE {of.condition()}", names)  # noqa: S608
+    return f"SELECT {listed} FROM {table.name} WHERE {of.condition()}"  # noqa: S608 - our own words
+
+
+def columns_of(connection: Connection, table: Table, of: States, matches: Matches) -> dict[str, Any] | None:
+    """The rows of pieces whose devices are meant; None where there are too many."""
+    if not _are_few(table, of):
+        return None
+    names = _NAMES[table.name]
+    columns = kept(connection, _statement(table, of), names, of.told())
     if not matches:
         return columns
     name, meant = ("devices_id", sets_meant) if "devices_id" in names else ("device_id", devices_meant)
@@ -82,16 +100,23 @@ def models(connection: Connection, of: States, matches: Matches) -> Sequence[tup
 
 
 def roofs_of(connection: Connection, wanted: Collection[int], named_most: int) -> list[tuple[Any, ...]]:
-    """Signature, set of peaks, roof time of a call, and ridge; all there are where too many signatures are wanted.
-
-    PREWHERE: before rows of one key are made one, which is what costs.
-    """
-    some = f" PREWHERE signature_id IN ({','.join(map(str, sorted(wanted)))})" if len(wanted) <= named_most else ""
-    names = ("signature_id", "peaks_id", "roof_ns", "ridge")
+    """Signature, set of peaks, roof time of a call, and ridge; all there are where too many signatures are wanted."""
     if not wanted:
         return []
-    columns = kept(connection, f"SELECT {', '.join(names)} FROM roofs{some}", names)  # noqa: S608
-    return list(zip(*(columns[name].tolist() for name in names), strict=True))
+    columns = kept(connection, _of_roofs(wanted, named_most), _ROOFS)
+    return list(zip(*(columns[name].tolist() for name in _ROOFS), strict=True))
+
+
+def roofs_ahead(connection: Connection, wanted: Collection[int], named_most: int) -> None:
+    """Ask for them, while the answer goes on."""
+    if wanted:
+        reading.ahead(connection, _of_roofs(wanted, named_most), _ROOFS)
+
+
+def _of_roofs(wanted: Collection[int], named_most: int) -> str:
+    """PREWHERE: before rows of one key are made one, which is what costs."""
+    some = f" PREWHERE signature_id IN ({','.join(map(str, sorted(wanted)))})" if len(wanted) <= named_most else ""
+    return f"SELECT {', '.join(_ROOFS)} FROM roofs{some}"  # noqa: S608 - our own words
 
 
 def _figures(columns: Mapping[str, Any]) -> list[Any]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from clickhouse_connect.driver.binding import finalize_query
-from sqlalchemy import Connection, Select
+from sqlalchemy import Connection, Engine, Select
 
 from roofwatch.store.clickhouse.engine import client, raising
 from roofwatch.store.clickhouse.native import decode
+from roofwatch.store.clickhouse.remembered import Columns, remembered
 
 NUMBERS = {"aggregate_functions_null_for_empty": 0}  # groups have rows, so nothing is NULL
 
-_found: WeakKeyDictionary[Connection, dict[str, dict[str, Any]]] = WeakKeyDictionary()
+BESIDE = 4  # statements of all answers on their way at once, beside those that an answer waits for
+
+_found: WeakKeyDictionary[Connection, dict[str, Columns | Future[Columns]]] = WeakKeyDictionary()
+_beside = ThreadPoolExecutor(BESIDE, "roofwatch-reading")
 
 
 def text_of(connection: Connection, query: Select[Any]) -> str:
@@ -23,7 +28,7 @@ def text_of(connection: Connection, query: Select[Any]) -> str:
     return str(finalize_query(str(compiled), dict(compiled.params)))
 
 
-def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> dict[str, Any]:
+def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> Columns:
     """The columns of a query.
 
     Raises:
@@ -32,21 +37,53 @@ def rows(connection: Connection, query: Select[Any], names: Sequence[str]) -> di
     return read(connection, text_of(connection, query), names)
 
 
-def once(connection: Connection, query: Select[Any], names: Sequence[str]) -> dict[str, Any]:
+def once(connection: Connection, query: Select[Any], names: Sequence[str]) -> Columns:
     """The same as ``rows``, and the same again for the rest of an answer, which has a connection of its own."""
     return kept(connection, text_of(connection, query), names)
 
 
-def kept(connection: Connection, sql: str, names: Sequence[str]) -> dict[str, Any]:
-    """The same of a query's text."""
+def kept(connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None) -> Columns:
+    """The same of a query's text. ``builds``: of rows that are the same for ever while these are (``remembered``)."""
     known = _found.setdefault(connection, {})
-    if sql not in known:
-        known[sql] = read(connection, sql, names)
-    return known[sql]
+    found = known.get(sql) or _before(connection, sql, builds)
+    if found is None:
+        found = read(connection, sql, names)
+    elif isinstance(found, Future):
+        found = found.result()
+    if builds is not None and (of := remembered(connection)) is not None:
+        of.add((sql, builds), found)
+    known[sql] = found
+    return found
 
 
-def read(connection: Connection, sql: str, names: Sequence[str]) -> dict[str, Any]:
+def ahead(connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None) -> None:
+    """Ask what ``kept`` will be asked for: on a connection of its own, while the answer goes on."""
+    known = _found.setdefault(connection, {})
+    if sql not in known and _before(connection, sql, builds) is None:
+        known[sql] = _beside.submit(_read_beside, connection.engine, _settings(connection), sql, names)
+
+
+def _before(connection: Connection, sql: str, builds: bytes | None) -> Columns | None:
+    of = None if builds is None else remembered(connection)
+    return None if of is None else of.get((sql, builds))
+
+
+def read(connection: Connection, sql: str, names: Sequence[str]) -> Columns:
     """The columns of a query's text."""
+    return _read(connection, _settings(connection), sql, names)
+
+
+def _settings(connection: Connection) -> dict[str, Any]:
+    given: dict[str, Any] = connection.get_execution_options().get("settings", {})  # how long it may take
+    return {**NUMBERS, **given}
+
+
+def _read_beside(engine: Engine, settings: dict[str, Any], sql: str, names: Sequence[str]) -> Columns:
+    with engine.connect() as connection:
+        return _read(connection, settings, sql, names)
+
+
+def _read(connection: Connection, settings: dict[str, Any], sql: str, names: Sequence[str]) -> Columns:
     with raising(connection, sql):
-        data = client(connection).raw_query(sql, fmt="Native", settings=NUMBERS)
+        data = client(connection).raw_query(sql, fmt="Native", settings=settings)
     return decode(data, names)

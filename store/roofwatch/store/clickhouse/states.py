@@ -6,6 +6,7 @@ and told apart by numpy.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,10 @@ class States:
         """Some of them."""
         return States({name: column[wanted] for name, column in self.columns.items()}, self.owned)
 
+    def told(self) -> bytes:
+        """What tells the sums of these from those of any other builds."""
+        return hashlib.blake2b(b"".join(self.columns[name].tobytes() for name in NAMES), digest_size=16).digest()
+
     def processes(self) -> list[int]:
         """Whose they are."""
         found: list[int] = np.unique(self.columns["process_id"]).tolist()
@@ -66,11 +71,24 @@ class States:
         found = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
         return f"{found} AND process_id IN ({_listed(self.processes())})" if self.owned else found
 
-    def builds(self) -> str | None:
-        """The builds that count, where a bucket has but one: then no other row of it has one of these."""
-        grain, bucket, build = (self.columns[name] for name in ("grain", "bucket_unix_ns", "build"))
+    def counting(self) -> str | None:
+        """That a row of kernels is of these, and of builds that count; None where a bucket has several.
+
+        Where it has but one no other row of it has one of these. Of pieces that have nothing finer any counts
+        (``chosen``).
+        """
+        finer = self.columns["finer"] != 0
+        rebuilt, added = self.where(finer), self.where(~finer)
+        grain, bucket, build = (rebuilt.columns[name] for name in ("grain", "bucket_unix_ns", "build"))
         told = set(zip(grain.tolist(), bucket.tolist(), build.tolist(), strict=True))
-        return _listed(sorted({one[2] for one in told})) if len({one[:2] for one in told}) == len(told) else None
+        buckets = {one[:2] for one in told}
+        gone = set(zip(added.columns["grain"].tolist(), added.columns["bucket_unix_ns"].tolist(), strict=True))
+        if len(buckets) < len(told) or buckets & gone:
+            return None
+        parts = [f"({added.condition()})"] if len(added) else []
+        if len(rebuilt):
+            parts.append(f"({rebuilt.condition()} AND build IN ({_listed(sorted({one[2] for one in told}))}))")
+        return f"({' OR '.join(parts)})"
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Integer, column, func, literal, select, tuple_, union_all
+from sqlalchemy import Connection, func, literal, select, union_all
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import Select
 
@@ -19,6 +19,7 @@ from roofwatch.model.answer import weight_of
 from roofwatch.store import gather as shared
 from roofwatch.store.blocks import FACT, SUM
 from roofwatch.store.clickhouse import pieces
+from roofwatch.store.clickhouse.chosen import of_builds
 from roofwatch.store.clickhouse.engine import client, raising, sentence, unreachable
 from roofwatch.store.clickhouse.gather import summed_facts, summed_sums
 from roofwatch.store.clickhouse.journal import Journal
@@ -106,9 +107,8 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int], nu
         where = [r.process_id.in_(of), r.grain == HOUR_S, r.bucket_unix_ns >= bucket, r.bucket_unix_ns < end]
         rows = {table.name: piece_rows(table, where) for table in _ROWS}
         s = kernel_sums.c
-        hours = select(r.grain, r.process_id, r.bucket_unix_ns, column("build", Integer)).where(*where)
         kernels = _kernels(summed_sums(), s, grain, bucket, number)
-        kernels = kernels.where(tuple_(s.grain, s.process_id, s.bucket_unix_ns, s.build).in_(hours))
+        kernels = kernels.where(of_builds(select(r.grain).where(*where)))
     names = ("grain", "process_id", "bucket_unix_ns", "device_id", "build", *SUM, *SPREAD)
     sql = f"INSERT INTO kernel_sums ({', '.join(names)}) " + text_of(connection, kernels)
     with raising(connection, sql):
@@ -144,7 +144,8 @@ def _insert_rows(connection: Connection, name: str, rows: Sequence[Sequence[Any]
 def add(connection: Connection, journal: Journal, batch: int, key: Key, late: Numbered) -> None:
     """Windows of a piece of which nothing finer is kept to its sums.
 
-    The new sums are written down before they replace the old ones, so a repetition adds nothing twice.
+    The new sums are written down before they replace the old ones, so a repetition adds nothing twice; they do that by
+    one insert, since of such a piece the newest rows count (``chosen``).
     """
     with journal.write() as kept:
         found = journal.staged(kept, batch, key)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, Table, and_, or_
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import one_of
-from roofwatch.store.queries.plan import Plan, plain_rows
+from roofwatch.store.queries.plan import Plan, plain_rows, plan
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners
 from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
@@ -54,6 +54,14 @@ def summed(connection: Connection, found: Plan, f: Filter, table: Table, aggrega
     if found.processes is not None:
         given["processes"] = found.processes
     return connection.execute(_statement(shape), given).all()
+
+
+def ahead(connection: Connection, f: Filter) -> None:
+    """Say that an answer will ask for all sums of a filter: an engine that is far away reads them meanwhile."""
+    if connection.dialect.name == ROWS and (chosen := chosen_states(connection, plan(connection, f), f)) is not None:
+        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
+
+        plain.ahead(connection, chosen)
 
 
 def buckets_of(found: Plan, grain: int) -> list[int]:

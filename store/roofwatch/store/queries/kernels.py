@@ -20,6 +20,7 @@ from roofwatch.store.gather import ROWS, OfDevice
 from roofwatch.store.identity import peaks_id
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
+from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan, rows_of
@@ -60,9 +61,11 @@ class _Told(NamedTuple):
 
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of all kernels; with where the devices waited, and what profiling cost."""
+    ahead(connection, f)
     merged, told = _known(connection, f, spread=True)
     keys, order = _ranked(merged, told)
     shown = [keys[i] for i in (order[:limit] if limit else order)]
+    _roofs_ahead(connection, {signature for signature, _ in shown})
     parts = _parts(_of(merged, told, shown), told)
     return {
         "summary": summary(connection, f),
@@ -271,6 +274,14 @@ def sums_of(
                 )
             )
     return sums
+
+
+def _roofs_ahead(connection: Connection, wanted: set[int]) -> None:
+    """Say that ``roofs_of`` will be asked, where another engine reads them meanwhile."""
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
+
+        plain.roofs_ahead(connection, wanted, IN_LIST)
 
 
 def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:

@@ -1,0 +1,114 @@
+"""Windows of an hour of which sums alone are kept: whoever asks while these are added finds the old sums or the new."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from clickhouse_server import ClickHouse
+from rollup_builders import BEGIN_NS, DAY_NS, HOUR_NS
+from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
+
+from roofwatch.model.errors import RoofwatchError
+from roofwatch.store import database
+from roofwatch.store.clickhouse import sums, upkeep
+from roofwatch.store.clickhouse.flush import Flusher
+from roofwatch.store.clickhouse.journal import Journal, open_file
+from roofwatch.store.clickhouse.opening import ClickHouse as Opened
+from roofwatch.store.clickhouse.pieces import Key
+from roofwatch.store.clickhouse.remembered import remembered
+from roofwatch.store.config import Keep
+from roofwatch.store.filter import Filter
+from roofwatch.store.queries import Queries
+from roofwatch.store.unpack import Unpacked, Unpacker
+
+KEEP = Keep(3600, 99 * 86_400)
+HOUR = Filter(since_unix_ns=BEGIN_NS, until_unix_ns=BEGIN_NS + HOUR_NS)
+
+
+def segment(number: int, pid: int = 1) -> Unpacked:
+    """A window of two kernels, 1,110 ns and the number."""
+    kernels = [stat(GEMM, [1000 + number]), stat(NORM, [50, 60])]
+    window = window_of(f"{pid}-{number}", kernels, start_unix_ns=BEGIN_NS, process=process_of(pid=pid))
+    return Unpacker().unpack(segment_of([window], 10 * pid + number))
+
+
+def total_ns(db: Opened, f: Filter, *, anew: bool = True) -> int:
+    """Device time of all kernels, whichever way they are asked for; ``anew``: by somebody who never asked before."""
+    with db.engine.connect() as connection:
+        known = remembered(connection)
+        assert known is not None
+        if anew:
+            known.clear()
+    ways = (
+        Queries(db).run("top", f)["rows"],
+        Queries(db).run("top_by", f, options={"by": "node"})["rows"],
+        Queries(db).run("top_by", f, options={"by": "kernel"})["rows"],
+    )
+    found = {sum(row["total_ns"] for row in rows) for rows in ways}
+    assert len(found) == 1, found
+    return found.pop()
+
+
+@pytest.fixture
+def db(clickhouse: ClickHouse):
+    """A database of its own."""
+    opened = database.open(clickhouse.url(clickhouse.create()))
+    assert isinstance(opened, Opened)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("processes", [1, 20])
+def test_sums_that_are_added_to_stay(
+    db: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    """Also where a store ends with the new sums written and not told, and a day is summed up from them."""
+    journal = open_file(tmp_path / "journal.db")
+    flusher = Flusher(db, journal, KEEP)
+
+    def taken(*some: Unpacked) -> None:
+        with journal.write() as kept:
+            journal.take(kept, some, BEGIN_NS)
+
+    taken(*(segment(0, pid) for pid in range(1, processes + 1)))
+    assert flusher.flush(30_000)
+    with db.engine.connect() as connection:
+        upkeep.prune_all(connection, journal, BEGIN_NS + 2 * DAY_NS, KEEP)
+    before, after = 1110 * processes, 1110 * processes + 1117
+    assert total_ns(db, HOUR) == total_ns(db, HOUR, anew=False) == total_ns(db, Filter()) == before
+    seen = []
+    plain = sums._kernels_in
+
+    def ending(connection: object, key: Key, found: object, number: int) -> None:
+        seen.append(total_ns(db, HOUR))
+        plain(connection, key, found, number)  # type: ignore[arg-type]
+        seen.append(total_ns(db, HOUR))
+        raise RoofwatchError("the store is killed")
+
+    taken(segment(7))
+    with monkeypatch.context() as patched:
+        patched.setattr(sums, "_kernels_in", ending)
+        with pytest.raises(RoofwatchError, match="is killed"):
+            flusher.flush(30_000)
+    assert seen == [before, after]
+    assert total_ns(db, HOUR) == after
+    with db.engine.connect() as connection:
+        assert sums.sweep(connection, journal, BEGIN_NS + 2 * DAY_NS) == 1
+    assert total_ns(db, Filter()) == after
+    assert {total_ns(db, f, anew=False) for f in (HOUR, Filter())} == {after}
+    finished(flusher, journal)
+    taken(segment(9))
+    finished(flusher, journal)
+    assert {total_ns(db, f, anew=False) for f in (HOUR, Filter())} == {after + 1119}
+    assert {total_ns(db, f) for f in (HOUR, Filter())} == {after + 1119}
+    journal.close()
+
+
+def finished(flusher: Flusher, journal: Journal) -> None:
+    """The batch is repeated, and what it made stale is summed up."""
+    while flusher.flush(30_000):
+        pass
+    with flusher.database.engine.connect() as connection:
+        while sums.sweep(connection, journal, BEGIN_NS + 2 * DAY_NS):
+            pass
