@@ -2,149 +2,49 @@
 
 Times are integer nanoseconds, timestamps Unix time, sizes bytes, rates per second. Unknown is None, never 0.
 Sums are stored, never shares, so that merging windows is exact; shares are computed where an answer is made.
+
+Its words are in ``model.words``, device, node and process in ``model.places``, cost and budget in ``model.account``;
+all of them are names of this module, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+from roofwatch.model.account import BudgetState, Cost, ProcessState
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.ids import content_id
 from roofwatch.model.kinds import Kind
+from roofwatch.model.places import Device, Node, Peak, Peaks, Process
+from roofwatch.model.words import Bound, Cause, Evidence, Phase, Trigger, Vendor
 
-
-class Vendor(StrEnum):
-    """Who made the device."""
-
-    NVIDIA = "nvidia"
-    ASCEND = "ascend"
-    AMD = "amd"
-    CPU = "cpu"
-
-
-class Phase(StrEnum):
-    """Which part of a training step launched the kernel."""
-
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    OPTIMIZER = "optimizer"
-    NONE = "none"
-
-
-class Bound(StrEnum):
-    """The roofline verdict of a kernel."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
-    LATENCY = "latency"
-    COMMUNICATION = "communication"
-    COPY = "copy"
-    HOST = "host"
-    UNKNOWN = "unknown"
-
-
-class Evidence(StrEnum):
-    """What a verdict rests on, strongest first."""
-
-    COUNTERS = "counters"
-    SHAPES = "shapes"
-    BORROWED = "borrowed"
-    NAME = "name"
-    DEFINITION = "definition"
-    NONE = "none"
-
-
-class Trigger(StrEnum):
-    """Why a window was taken."""
-
-    PERIODIC = "periodic"
-    REQUESTED = "requested"
-    SYNCHRONIZED = "synchronized"
-    IMPORTED = "imported"
-
-
-class Cause(StrEnum):
-    """Why a device was idle; the causes of a device add up to its idle time exactly."""
-
-    INPUT = "input"
-    COPY = "copy"
-    SYNC = "sync"
-    COMMUNICATION = "communication"
-    LAUNCH_BOUND = "launch_bound"
-    LAUNCH_GAP = "launch_gap"
-    HOST = "host"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """One ceiling of a device: FLOP/s of a precision on a unit, or bytes/s; ``source`` says where it is from."""
-
-    value: float
-    source: str  # measured | reported | datasheet | inferred
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """The ceilings of a device. ``flops`` is keyed by (precision, unit), e.g. ("bf16", "matrix")."""
-
-    flops: Mapping[tuple[str, str], Peak] = field(default_factory=dict)
-    bandwidth: Peak | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One accelerator, or a node's CPU. ``index`` is logical (eight ranks may all say 0); identity is ``uuid``."""
-
-    vendor: Vendor
-    model: str
-    uuid: str | None = None
-    index: int | None = None
-    memory_bytes: int | None = None
-    units: int | None = None  # SMs, CUs, AI cores, or threads of a CPU
-    driver: str | None = None
-    inferred: bool = False  # the model was guessed from unit count and memory
-    peaks: Peaks = Peaks()
-    # Ascend: vector cores, where the process told them (``units`` are cube cores). A verdict needs them where it is
-    # made; they are no part of the record.
-    vector_units: int | None = field(default=None, compare=False)
-    physical: int | None = field(
-        default=None, compare=False
-    )  # Ascend: N of /dev/davinciN; the same, of the node's tools
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One machine since its last boot."""
-
-    host: str
-    boot_id: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One registered process; (node, pid, start) names it."""
-
-    node: Node
-    pid: int
-    start_unix_ns: int | None = None
-    user: str | None = None
-    job: str | None = None  # e.g. "slurm:1234"
-    container: str | None = None
-    rank: int | None = None
-    local_rank: int | None = None
-    world_size: int | None = None
-    model: str | None = None
-    versions: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def id(self) -> int:
-        """63-bit id of the process."""
-        return content_id("process", self.node.host, self.node.boot_id, self.pid, self.start_unix_ns)
+__all__ = [
+    "Bound",
+    "BudgetState",
+    "Cause",
+    "Collective",
+    "Cost",
+    "Device",
+    "DeviceState",
+    "DeviceWindow",
+    "Evidence",
+    "Graph",
+    "IdleCause",
+    "KernelStat",
+    "Ledger",
+    "Node",
+    "Padding",
+    "Peak",
+    "Peaks",
+    "Phase",
+    "Process",
+    "ProcessState",
+    "Signature",
+    "Trigger",
+    "Vendor",
+    "Window",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,60 +229,6 @@ class Ledger:
     waits: int | None = None  # the host's blocking calls: synchronizes, and copies that return when they are done
     wait_ns: int | None = None
     longest_wait_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What taking the window cost the job, as the hook measured it. Phases are wall time of the hook's thread."""
-
-    close_path: str  # native | bindings | plain | npu
-    open_ns: int
-    quiesce_ns: int
-    close_ns: int
-    save_ns: int
-    free_ns: int
-    base_step_ns: int | None = None  # median step before the window
-    longest_step_ns: int | None = None  # from opening to the end of freeing
-    lost_in_ns: int | None = None  # steps from opening to the end of freeing, less as many base steps
-    lost_after_ns: int | None = None  # the same for the steps after it (residue)
-    parse_cpu_ns: int | None = None  # on the node, not in the job
-
-    @property
-    def lost_ns(self) -> int | None:
-        """Time the job lost in all, where it could be measured."""
-        if self.lost_in_ns is None:
-            return None
-        return self.lost_in_ns + (self.lost_after_ns or 0)
-
-
-@dataclass(frozen=True, slots=True)
-class BudgetState:
-    """The account of a process's job on its node: what windows may cost it and did, and the schedule that follows.
-
-    Shares are of the job's wall time. ``charged_ns`` is for one window: the one that holds this, or a process's last;
-    slightly below zero where noise made its steps faster. ``measured``: by those steps, else estimated.
-    """
-
-    reason: str  # why the interval is what it is: schedule, learning, budget, hard_stop, residue, …
-    budget_share: float | None = None
-    hard_stop_share: float | None = None
-    spent_share: float | None = None  # over the last hour, or since the job is known
-    balance_ns: int | None = None  # earned and not spent; below zero: to be earned first
-    charged_ns: int | None = None
-    measured: bool | None = None
-    interval_ns: int | None = None  # between two windows
-    event_cap: int | None = None  # profiler events that a window may hold
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessState:
-    """How a process stands with its agent at a moment: a newer one replaces an older one."""
-
-    process: Process
-    unix_ns: int
-    since_unix_ns: int  # when it registered
-    budget: BudgetState
-    skipped: Mapping[str, int] = field(default_factory=dict)  # windows not taken since then: reason → count
 
 
 @dataclass(frozen=True, slots=True)
