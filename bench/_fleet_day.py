@@ -49,7 +49,7 @@ from roofwatch.model.record import (
 )
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import database, rollup
+from roofwatch.store import database, postgres_sums, rollup
 from roofwatch.store.load import Hello, Loader
 from roofwatch.store.schema import REVISION
 from roofwatch.store.unpack import Unpacker
@@ -269,6 +269,11 @@ def segments() -> Iterator[tuple[Node, pb.SegmentEnvelope]]:
 def build(url: str) -> float:
     """Write the day into a fresh store; CPU seconds of the store's part."""
     opened = database.open(url)
+    if opened.on_postgres:  # as if its time were now
+        with opened.write() as connection:
+            first = BEGIN_NS // DAY_NS
+            for span in (*map(postgres_sums.hours_of, (first, first + 1)), postgres_sums.days_of(first)):
+                postgres_sums.make(connection, span)
     loader, unpacker = Loader(now_ns=time.time_ns), Unpacker()
     took = 0.0
     for node, envelope in segments():

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from before_0012 import without_partitions
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, window
 from sqlalchemy import text, update
 from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
@@ -188,8 +189,7 @@ def test_an_older_store_gets_its_rows(db: Database, writer: Writer, url: str) ->
     before = told(db, TABLE)
     assert len(before) > 20
     with db.write() as connection:
-        for view in ("windows", "devices", "device_hours", "idle_hours", "kernel_hours", "kernels", "bounds"):
-            connection.execute(text(f"DROP VIEW dashboard_{view}"))
+        without_partitions(connection)
         for table in ("kernel_hours", "process_states"):
             connection.execute(text(f"DROP TABLE {table}"))
         for table, names in LATER.items():

@@ -28,15 +28,15 @@ HOUR_NS = 3600 * 10**9
 COLUMNS = (
     "SELECT table_name, column_name, data_type, is_nullable, column_default, collation_name "
     "FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version' "
-    "AND table_name !~ '_([0-9]{8}|shared)$' ORDER BY 1, 2"
+    "AND table_name !~ '_([0-9]{6}|[0-9]{8}|shared|hourly|daily)$' ORDER BY 1, 2"
 )
 INDEXES = (
     "SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename <> 'alembic_version' "
-    "AND tablename !~ '_([0-9]{8}|shared)$'"
+    "AND tablename !~ '_([0-9]{6}|[0-9]{8}|shared|hourly|daily)$'"
 )
 KEYS = (
     "SELECT relname, pg_get_partkeydef(oid) FROM pg_class WHERE relkind IN ('p', 'S') "
-    "AND relnamespace = 'public'::regnamespace"
+    "AND relnamespace = 'public'::regnamespace AND relname !~ '_(hourly|daily)$'"
 )
 
 

@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
-from roofwatch.store import postgres_engine, postgres_partitions, sqlite_engine
+from roofwatch.store import postgres_engine, postgres_partitions, postgres_sums, sqlite_engine
 from roofwatch.store.clickhouse import engine as clickhouse_engine
 from roofwatch.store.config import default_url
 from roofwatch.store.schema import REVISION
@@ -162,6 +162,11 @@ def _partitions_ahead(database: Database) -> None:
     if missing:
         with database.write() as connection:
             postgres_partitions.make_ahead(connection, time.time_ns())
+    with database.read() as connection:
+        lacking = postgres_sums.missing(connection, time.time_ns())
+    for span in lacking:
+        with database.write() as connection:
+            postgres_sums.make_if_free(connection, span)
 
 
 def _check(database: Database) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, and_, select
 from roofwatch.store.blocks import FACT, SUM, Ints, joined, unpack, unpack_of
 from roofwatch.store.days import same_days
 from roofwatch.store.histograms import Histograms
+from roofwatch.store.postgres_sums import same_pieces
 from roofwatch.store.rollup_sources import Conditions, weight
 from roofwatch.store.schema import (
     devices,
@@ -217,7 +218,7 @@ def from_pieces(
             and_(k.grain == r.grain, k.bucket_unix_ns == r.bucket_unix_ns, k.process_id == r.process_id),
         )
         .join(devices, devices.c.id == k.device_id)
-        .where(*where)
+        .where(*where, *same_pieces(where, k))
     )
     return _summed(connection, query, known, wanted, histograms=histograms)
 

@@ -19,12 +19,11 @@ from roofwatch.store import postgres_partitions as partitions
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import DAY_NS, SHARED, day_of, first_number
-from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
+from roofwatch.store.postgres_sums import BUSY, WAIT
+from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.schema import metadata, rollups, windows
 
-WAIT = "250ms"  # for readers, when a partition is dropped
 AT_ONCE = 500  # windows that are moved in one transaction
-_BUSY = "55P03"  # the code of a lock that could not be had in that time
 Piece = tuple[int, int, int]  # grain, beginning, process
 
 
@@ -85,9 +84,10 @@ def _moved(connection: Connection, day: int, grain: int, broken: Collection[Piec
     kept = (r.grain == grain, r.finer, _within(r.bucket_unix_ns, day))
     own = select(r.bucket_unix_ns, r.process_id).where(*kept)
     stale = connection.execute(own.where(r.stale).limit(len(broken) + 1)).all()
-    if any((grain, bucket, process) not in broken for bucket, process in stale):
+    given_up = broken_days(broken) if grain == DAY_S else {(at, process) for of, at, process in broken if of == grain}
+    if any(piece not in given_up for piece in map(tuple, stale)):
         return None  # it is still to be summed up
-    if connection.execute(own.where(~r.stale, ~_imported(grain).exists()).limit(1)).first() is not None:
+    if connection.execute(own.where(~r.stale, ~imported(grain).exists()).limit(1)).first() is not None:
         return None  # its kernels are still to be told gone
     staying = [(bucket, process) for bucket, process in connection.execute(own)]
     for at in range(0, len(staying), AT_ONCE):
@@ -110,7 +110,7 @@ def _numbers(connection: Connection, day: int, grain: int, pieces: Collection[tu
     return [i for i, start, process in connection.execute(query) if (start - start % length, process) in pieces]
 
 
-def _imported(grain: int) -> Select[tuple[int]]:
+def imported(grain: int) -> Select[tuple[int]]:
     """The windows from files in a piece of ``rollups``."""
     w, r = windows.c, rollups.c
     return select(w.id).where(
@@ -134,10 +134,15 @@ def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, br
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {names}")
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != _BUSY:
+        if getattr(error.orig, "sqlstate", None) != BUSY:
             raise
         return _Found.READ
     return _Found.DROPPED
+
+
+def broken_days(broken: Collection[Piece]) -> set[tuple[int, int]]:
+    """The days of processes that cannot be summed up, or one of their hours."""
+    return {(bucket_of(bucket, DAY_S), process) for _, bucket, process in broken}
 
 
 def drop_shared(

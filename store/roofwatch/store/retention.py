@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
 from roofwatch.model.record import Trigger
-from roofwatch.store import kernel_hours, postgres_retention, rollup, rollup_groups
+from roofwatch.store import (
+    kernel_hours,
+    postgres_retention,
+    postgres_sum_retention,
+    postgres_sums,
+    rollup,
+    rollup_groups,
+)
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
 from roofwatch.store.days import DAY_NS, SHARED
@@ -75,7 +82,8 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     """Remove what is older than that, at most ``most`` of each; call again until there was nothing.
 
     On Postgres windows and their kernels are not removed here, but told to be gone, a whole day at a time: dropping
-    the day's partition is another transaction (``postgres_retention``).
+    the day's partition is another transaction (``postgres_retention``). Nor are sums that have partitions of their own
+    (``postgres_sum_retention``).
     """
     found = Dropped()
     hours = _old(connection, HOUR_S, now_ns - keep.raw_s * SECOND_NS, most, finer=True)
@@ -110,12 +118,16 @@ def _old(connection: Connection, grain: int, before_ns: int, most: int, *, finer
         w.id < SHARED,
     )
     ended = max(0, before_ns) - grain * SECOND_NS
+    apart: list[ColumnElement[bool]] = []
     if connection.dialect.name == "postgresql":  # where days go as a whole
         ended = max(0, before_ns) // DAY_NS * DAY_NS - grain * SECOND_NS
+        if grain == DAY_S:  # what has partitions of sums goes with them
+            gone = HOUR_S if finer else DAY_S
+            apart = postgres_sums.not_in(r.bucket_unix_ns, postgres_sum_retention.old(connection, gone, before_ns))
     query = (
         select(r.bucket_unix_ns, r.process_id)
         .where(~r.stale, r.grain == grain, r.bucket_unix_ns <= ended)
-        .where(r.finer if finer else ~r.finer, ~imported.exists())
+        .where(r.finer if finer else ~r.finer, ~imported.exists(), *apart)
         .order_by(r.bucket_unix_ns)
         .limit(most)
     )
@@ -238,6 +250,7 @@ class Upkeep:
                 reference = _reference(connection, now)
                 more = not prune(connection, reference, self.keep).nothing or more
             if self.database.on_postgres and not more:
+                postgres_sum_retention.tidy(self.database, self.now_ns(), reference, self.keep, self.broken)
                 more = postgres_retention.tidy(self.database, self.now_ns(), reference, self.keep, self.broken)[1]
             self.failed = ""
         except Exception as error:  # noqa: BLE001 - whatever it is, ingest must go on
@@ -271,6 +284,7 @@ def prune_all(database: Database, now_ns: int, keep: Keep, tell: Callable[[str],
         tell(f"{summed} sums made, {total.hours_of_kernels + total.days_of_hours + total.days} pieces removed")
         more = not removed.nothing
         if database.on_postgres and not more:
+            sums = postgres_sum_retention.tidy(database, time.time_ns(), now_ns, keep, broken)
             dropped, more = postgres_retention.tidy(database, time.time_ns(), now_ns, keep, broken)
-            total.partitions += dropped
+            total.add(Dropped(days_of_hours=sums.days_of_hours, days=sums.days, partitions=sums.partitions + dropped))
     return total

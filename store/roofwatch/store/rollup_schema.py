@@ -6,6 +6,8 @@ Exact: an answer from sums equals the answer from the windows (``rollup.py``). A
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import Boolean, Column, Index, LargeBinary, SmallInteger, Table
 
 from roofwatch.store.columns import Text, key, metadata, text, whole
@@ -17,6 +19,9 @@ SECOND_NS = 1_000_000_000
 def bucket_of(unix_ns: int, grain: int) -> int:
     """The beginning of the hour or day of a time."""
     return unix_ns - unix_ns % (grain * SECOND_NS)
+
+
+_BY_GRAIN: dict[str, Any] = {"postgresql_partition_by": "LIST (grain)"}  # and by time: postgres_sums.py
 
 
 def _piece() -> tuple[Column[int], ...]:
@@ -42,6 +47,7 @@ kernel_sums = Table(
     whole("rows"),
     Column("sums", LargeBinary, nullable=False),  # blocks.SUM
     Column("histograms", LargeBinary, nullable=False),
+    **_BY_GRAIN,
 )
 
 # Sums of windows by the set of their devices: what the ledger, MFU, cost and the conditions of a diagnosis need.
@@ -66,6 +72,7 @@ window_sums = Table(
     *(whole(name) for name in ADDED),
     *(whole(name, null=True) for name in (*ADDED_IF_KNOWN, *GREATEST)),
     sqlite_with_rowid=False,
+    **_BY_GRAIN,
 )
 
 drop_sums = Table(
@@ -76,6 +83,7 @@ drop_sums = Table(
     Column("reason", Text, primary_key=True),
     whole("count"),
     sqlite_with_rowid=False,
+    **_BY_GRAIN,
 )
 
 # Of each time the sampled sum and what it stands for.
@@ -88,6 +96,7 @@ device_sums = Table(
     whole("windows"),
     *(whole(f"{prefix}{name}") for name in TIMES for prefix in ("", "est_")),
     sqlite_with_rowid=False,
+    **_BY_GRAIN,
 )
 
 cause_sums = Table(
@@ -101,6 +110,7 @@ cause_sums = Table(
     *(whole(name) for name in ("startup_ns", "startup_est_ns", "startup_count", "steady_longest_ns")),
     text("steady_example", null=True),
     sqlite_with_rowid=False,
+    **_BY_GRAIN,
 )
 ROLLED = (kernel_sums, window_sums, drop_sums, device_sums, cause_sums)
 
@@ -117,4 +127,5 @@ kernel_hours = Table(
     # One kernel of all nodes. On SQLite an index of such a table holds its whole key, and would double it.
     Index("kernel_hours_signature", "signature_id", "bucket_unix_ns").ddl_if(dialect="postgresql"),
     sqlite_with_rowid=False,
+    postgresql_partition_by="RANGE (bucket_unix_ns)",
 )

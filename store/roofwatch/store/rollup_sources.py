@@ -26,6 +26,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from roofwatch.model.diagnosis_mistakes import EARLY_STEPS
 from roofwatch.store.days import same_days
+from roofwatch.store.postgres_sums import same_pieces
 from roofwatch.store.rollup_schema import GREATEST, TIMES
 from roofwatch.store.schema import (
     cause_sums,
@@ -195,7 +196,7 @@ def _of_pieces(table: Table, query: Select[Any], where: Conditions) -> Select[An
         .join(rollups, and_(r.grain == t.grain, r.bucket_unix_ns == t.bucket_unix_ns, r.process_id == t.process_id))
         .join(processes, processes.c.id == t.process_id)
         .join(nodes, nodes.c.id == processes.c.node_id)
-        .where(*where)
+        .where(*where, *same_pieces(where, t))
     )
 
 

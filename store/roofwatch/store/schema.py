@@ -9,6 +9,7 @@ Windows and what they are made of are in ``window_schema.py``, sums over them in
 from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, Double, Index, Table
+from sqlalchemy import text as text_of
 
 from roofwatch.model.record import Bound, Evidence
 from roofwatch.store.columns import Text, key, metadata, text, whole
@@ -39,7 +40,7 @@ __all__ = [
     "rollups", "roofs", "segments", "signatures", "texts", "window_devices", "window_drops", "window_sums", "windows",
 ]  # fmt: skip
 
-REVISION = "0011"  # the newest migration
+REVISION = "0012"  # the newest migration
 
 # Stored codes: a number is never changed or used again.
 BOUND_CODES = {
@@ -79,6 +80,8 @@ devices = Table(
     Column("inferred", Boolean, nullable=False),
     whole("peaks_id"),
     text("peaks"),  # JSON: the device as in an answer
+    # For its statistics: else Postgres takes the devices of a model for one, and looks through sums for each of them.
+    Index("devices_model", text_of("lower(model)")).ddl_if(dialect="postgresql"),
 )
 
 processes = Table(

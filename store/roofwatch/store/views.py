@@ -69,7 +69,7 @@ def _devices() -> Select[Any]:
 def _hours(table: Any, rows: Any, names: tuple[str, ...]) -> Any:
     """Rows of a table of sums for hours that are summed up, and of windows for the others."""
     r, w = rollups.c, windows.c
-    summed = piece_rows(table, [r.grain == HOUR_S, ~r.stale]).add_columns(r.bucket_unix_ns)
+    summed = piece_rows(table, [r.grain == HOUR_S, ~r.stale]).add_columns(table.c.bucket_unix_ns)  # which partitions
     end = r.bucket_unix_ns + HOUR_S * SECOND_NS
     within = and_(r.process_id == w.process_id, w.start_unix_ns >= r.bucket_unix_ns, w.start_unix_ns < end)
     others = rows([]).join(rollups, within).where(r.grain == HOUR_S, r.stale).add_columns(r.bucket_unix_ns)

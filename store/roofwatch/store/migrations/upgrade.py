@@ -10,8 +10,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from roofwatch.store import views
-from roofwatch.store.postgres_partitions import is_partition
+from roofwatch.store import postgres_partitions, postgres_sums, views
 
 
 def _config() -> Config:
@@ -28,12 +27,12 @@ def known() -> set[str]:
 
 def ours(name: str | None, kind: str, _parents: object = None) -> bool:
     """Whether Alembic is to compare a thing of a database; partitions come and go, and are no tables of the schema."""
-    return kind != "table" or not is_partition(name)
+    return kind != "table" or not (postgres_partitions.is_partition(name) or postgres_sums.is_partition(name))
 
 
 def compared(thing: Any, name: str | None, kind: str, _reflected: bool, _other: object) -> bool:
     """Whether Alembic is to compare two things: it takes no notice of what is there on one engine only."""
-    only_postgres = name in {"windows_start_brin", "kernel_hours_signature"}
+    only_postgres = name in {"windows_start_brin", "kernel_hours_signature", "devices_model"}
     return not only_postgres and not (kind == "unique_constraint" and thing.table.name == "windows")
 
 
