@@ -21,7 +21,8 @@ from roofwatch.store.one_of import rows_of as rows_of_some
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.queries.regression_windows import shared
 from roofwatch.store.queries.scope import began, device_matches, owners, windows_of
 from roofwatch.store.queries.states import chosen_states

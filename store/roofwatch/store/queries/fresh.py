@@ -16,8 +16,10 @@ from sqlalchemy import Connection, Select, Table, and_, or_
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import one_of
-from roofwatch.store.queries.plan import Plan, plain_rows, plan
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import plain_rows
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners
+from roofwatch.store.queries.spans import Plan
 from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.rollup_sources import fresh_rows

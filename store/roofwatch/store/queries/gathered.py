@@ -21,8 +21,9 @@ from roofwatch.store.gather import (
     from_windows,
 )
 from roofwatch.store.queries.groups import grouped, of_nodes
-from roofwatch.store.queries.plan import Plan, plan, windows_only
+from roofwatch.store.queries.plan import plan, windows_only
 from roofwatch.store.queries.scope import device_matches, device_sets_of, owners
+from roofwatch.store.queries.spans import Plan
 from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_sources import Conditions
 from roofwatch.store.schema import nodes, processes, rollups, windows

@@ -13,9 +13,10 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case,
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import DEVICE_COLUMNS, ROWS
 from roofwatch.store.one_of import one_of
+from roofwatch.store.postgres_sums import same_pieces
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import Plan, Which
 from roofwatch.store.queries.scope import device_matches
+from roofwatch.store.queries.spans import Plan, Which
 from roofwatch.store.rollup_groups import FLEET
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.rollup_sources import Conditions
@@ -101,10 +102,11 @@ class OfNodes:
     def apart(self) -> ColumnElement[bool]:
         """Pieces that no such sum holds; of rollups joined with processes."""
         r, own = rollups.c, kernel_sums.alias("own")
-        held = select(own.c.grain).where(
-            own.c.grain == r.grain, own.c.bucket_unix_ns == r.bucket_unix_ns, own.c.process_id == processes.c.node_id
-        )
         there = [and_(r.grain == grain, r.bucket_unix_ns.in_(of)) for grain, of in self.buckets.items()]
+        held = select(own.c.grain).where(
+            own.c.grain == r.grain, own.c.bucket_unix_ns == r.bucket_unix_ns, own.c.process_id == processes.c.node_id,
+            *same_pieces([or_(*there)], own.c),
+        )  # fmt: skip
         return not_(and_(or_(*there), held.exists()))
 
 

@@ -23,7 +23,8 @@ from roofwatch.store.queries.described import described
 from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.queries.scope import IN_LIST, among
 from roofwatch.store.rollup_sources import Conditions
 from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures

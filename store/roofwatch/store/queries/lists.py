@@ -14,7 +14,8 @@ from roofwatch.model.answer import ratio
 from roofwatch.store import schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import MFU, mfu_of
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.rollup_sources import aggregates, total
 
 

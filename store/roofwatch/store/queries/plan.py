@@ -7,126 +7,29 @@ cuts are no longer kept, nothing is exact: it is left out, and told.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Table,
-    and_,
-    bindparam,
-    case,
-    false,
-    func,
-    or_,
-    select,
-    union_all,
-)
+from sqlalchemy import Connection, Select, bindparam, case, func, select
 
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import one_of
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.scope import began, device_matches, device_sets_of, owners, times
+from roofwatch.store.queries.scope import owners
+from roofwatch.store.queries.spans import Plan, Which
 from roofwatch.store.queries.states import days_of, states_of
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
-from roofwatch.store.rollup_sources import FIGURES, SOURCES, fresh_rows, piece_rows, plain_columns, window_rows
-from roofwatch.store.schema import nodes, processes, rollups, window_sums, windows
+from roofwatch.store.schema import nodes, processes, rollups
 
-FEW = 64  # processes that are named in a statement…
-NAMED_MOST = 400  # …and hours or days
+FEW = 64  # processes that are named in a statement
 NAMES = {0: "raw", HOUR_S: "hourly", DAY_S: "daily"}
 _RAW_ONLY: ContextVar[bool] = ContextVar("raw_only", default=False)
 _STRETCH_S: ContextVar[int] = ContextVar("stretch", default=0)
-
-
-class Which(Enum):
-    """Whose windows or pieces of a time are meant, by what ``rollups`` says of their piece."""
-
-    ALL = "all"
-    STALE = "stale"
-    KEPT = "kept"  # finer ones are still there
-    GONE = "gone"
-
-
-@dataclass(slots=True)
-class Plan:
-    """Times from ≤ t < until, by grain (0: windows)."""
-
-    spans: dict[int, list[tuple[int | None, int | None, Which]]] = field(default_factory=lambda: defaultdict(list))
-    left_out: list[tuple[int, int]] = field(default_factory=list)
-    stale: bool = False  # whether some pieces of the spans are, or are not meant
-    processes: tuple[int, ...] | None = None  # the filter's, where they are few…
-    nodes: frozenset[int] = frozenset()  # …and whose they are
-
-    def add(self, grain: int, since: int | None, until: int | None, which: Which = Which.ALL) -> None:
-        """One more span; called in ascending order, so that those that touch become one."""
-        self.stale |= bool(grain) and which is not Which.ALL
-        spans = self.spans[grain]
-        if spans and since is not None and spans[-1][1] == since and spans[-1][2] is which:
-            since = spans.pop()[0]
-        spans.append((since, until, which))
-
-    @property
-    def windows(self) -> ColumnElement[bool]:
-        """Which windows are asked for themselves."""
-        return or_(false(), *(self._window(*span) for span in self.spans.get(0, ())))
-
-    def _window(self, since: int | None, until: int | None, which: Which) -> ColumnElement[bool]:
-        start, r = windows.c.start_unix_ns, rollups.c
-        found = began(since, until)
-        if which is not Which.ALL:
-            piece = select(r.grain).where(
-                r.grain == HOUR_S,
-                r.bucket_unix_ns == start - start % (HOUR_S * SECOND_NS),
-                r.process_id == windows.c.process_id,
-                r.stale if which is Which.STALE else r.finer,
-            )
-            found.append(piece.exists())
-        return and_(*found) if found else windows.c.id.is_not(None)
-
-    @property
-    def pieces(self) -> ColumnElement[bool]:
-        """Which pieces are: fresh ones of the spans."""
-        r = rollups.c
-        found = []
-        for grain in (HOUR_S, DAY_S):
-            for since, until, which in self.spans.get(grain, ()):
-                gone = [~r.finer] if which is Which.GONE else []
-                found.append(and_(r.grain == grain, *times(r.bucket_unix_ns, since, until), *gone))
-        return and_(~r.stale, or_(false(), *found))
-
-    def fresh(self, c: Any) -> ColumnElement[bool]:
-        """The same of a table of sums, by its own columns; where none is stale."""
-        found: list[ColumnElement[bool]] = [false()]
-        for grain in (HOUR_S, DAY_S):
-            step, spans = grain * SECOND_NS, self.spans.get(grain, ())
-            each = [
-                list(range(since, until, step)) for since, until, _ in spans if since is not None and until is not None
-            ]
-            if self.processes is not None and spans and sum(map(len, each)) <= NAMED_MOST:
-                found.append(and_(c.grain == grain, c.bucket_unix_ns.in_([bucket for of in each for bucket in of])))
-            else:
-                found += [and_(c.grain == grain, *times(c.bucket_unix_ns, since, until)) for since, until, _ in spans]
-        return or_(*found)
-
-    @property
-    def has_windows(self) -> bool:
-        """Whether windows are asked."""
-        return bool(self.spans.get(0))
-
-    @property
-    def has_pieces(self) -> bool:
-        """Whether sums are."""
-        return bool(self.spans.get(HOUR_S) or self.spans.get(DAY_S))
 
 
 @contextmanager
@@ -283,43 +186,3 @@ def _cut(f: Filter, bucket: int, grain: int) -> tuple[int, int]:
     end = bucket + grain * SECOND_NS
     since, until = f.since_unix_ns, f.until_unix_ns
     return bucket if since is None else max(since, bucket), end if until is None else min(until, end)
-
-
-def plain_rows(found: Plan, f: Filter, table: Table) -> Any:
-    """As ``rows_of``, without whose the rows are: fewer tables are joined."""
-    rows = rows_of(found, f, table) if found.stale or not found.has_pieces else None
-    names = [column.name for column in plain_columns(table)]
-    if rows is not None:
-        return select(*(rows.c[name] for name in names)).subquery()
-    t, own = table.c, owners(f)
-    if found.processes is not None:
-        own = [t.process_id.in_(found.processes)]
-    of = device_sets_of(f, t.devices_id) if "devices_id" in t else device_matches(f)
-    owned, of_device = bool(own) and found.processes is None, bool(of) and "devices_id" not in t
-    fresh = fresh_rows(table, [found.fresh(t), *own, *of], owned=owned, of_device=of_device)
-    if not found.has_windows:
-        return fresh.subquery()
-    alone = Plan({0: found.spans[0]}, processes=found.processes)
-    rows = rows_of(alone, f, table)
-    return union_all(select(*(rows.c[name] for name in names)), fresh).subquery()
-
-
-def rows_of(found: Plan, f: Filter, table: Table, *, timed: bool = False, names: Sequence[str] = tuple(FIGURES)) -> Any:
-    """The rows of a table of sums and of the windows that these do not hold, with the same columns (rollup_sources).
-
-    ``timed``: and ``at_unix_ns``, when the window or the hour or day began. ``names``: the figures wanted of windows;
-    to name few is faster.
-    """
-    starts = {"windows": windows.c.start_unix_ns, "pieces": table.c.bucket_unix_ns}
-    at = {name: [column.label("at_unix_ns")] if timed else [] for name, column in starts.items()}
-    by_set = "devices_id" in table.c
-    parts = []
-    if found.has_windows or not found.has_pieces:
-        own = device_sets_of(f, windows.c.devices_id) if by_set else device_matches(f)
-        where = [found.windows, *owners(f), *own]
-        rows = window_rows(where, names) if table is window_sums else SOURCES[table.name](where)
-        parts.append(rows.add_columns(*at["windows"]))
-    if found.has_pieces:
-        own = device_sets_of(f, table.c.devices_id) if by_set else device_matches(f)
-        parts.append(piece_rows(table, [found.pieces, *owners(f), *own], names).add_columns(*at["pieces"]))
-    return (parts[0] if len(parts) == 1 else union_all(*parts)).subquery()

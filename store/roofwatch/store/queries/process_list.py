@@ -16,7 +16,8 @@ from roofwatch.store import schema
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.coverage import MFU, lost_noise, mfu_of
 from roofwatch.store.queries.lists import Devices, devices_by
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.queries.scope import among, device_matches, owners, times
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, bucket_of
 from roofwatch.store.rollup_sources import aggregates

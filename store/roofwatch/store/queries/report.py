@@ -15,8 +15,10 @@ from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import kernels
 from roofwatch.store.queries.coverage import cost, figures
-from roofwatch.store.queries.plan import Plan, plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.queries.scope import owners, times, windows_of
+from roofwatch.store.queries.spans import Plan
 from roofwatch.store.queries.timeline import by_device, sums
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, TIMES
 from roofwatch.store.rollup_sources import total

@@ -15,7 +15,7 @@ from roofwatch.store.rollup_schema import DAY_S, HOUR_S, bucket_of
 
 if TYPE_CHECKING:
     from roofwatch.store.clickhouse.states import States
-    from roofwatch.store.queries.plan import Plan
+    from roofwatch.store.queries.spans import Plan
 
 _END_NS = 1 << 62  # after every window
 

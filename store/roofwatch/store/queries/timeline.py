@@ -14,7 +14,8 @@ from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries.fresh import summed
 from roofwatch.store.queries.memo import once
-from roofwatch.store.queries.plan import plan, rows_of
+from roofwatch.store.queries.plan import plan
+from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.queries.scope import conditions, device_matches, devices_of, windows_of
 from roofwatch.store.rollup_schema import TIMES
 from roofwatch.store.rollup_sources import cause_rows, causes_summed, device_rows, total
