@@ -152,7 +152,9 @@ def test_the_jobs_profiler_gets_its_trace(jobs: Jobs, agent: LittleAgent) -> Non
     code += "profiled(3)\nwhile not over.is_set(): step()\nprofiled(3)\n"
     job = jobs.start(code, agent.path, run=True)
     connection = agent.accept()
-    answers = [connection.take(steps=20, max_ms=5000)[0]]
+    while (answer := connection.take(steps=20, max_ms=5000)[0]).get("steps") != 20:
+        time.sleep(0.1)  # before its first step, or its first profiler runs
+    answers = [answer]
     connection.ask(steps=100_000, max_ms=30_000)  # open when the job's second profiler starts
     answers.append(connection.receive(60)[0])
     while (answer := connection.take(steps=2)[0]).get("reason") == protocol.OWN_PROFILER:
