@@ -34,15 +34,16 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --retries 1 --timeout 15 --no-deps \
 	    --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_x86_64 --dest $(TORCH_NPU) torch-npu==2.13.0
 
-# Two at a time what computes; what takes windows of live jobs that mostly wait for their own interpreters to start;
-# one by one what needs the machine: whole paths with several programs each, and stress.
-COMPUTE := tests/agent tests/ascend tests/capture tests/cli tests/compare tests/fuzz tests/machines tests/packaging tests/padding tests/proto tests/ranks tests/reader tests/regressions tests/report tests/roofline tests/soak tests/store tests/store_clickhouse tests/timeline tests/trouble tests/trust tests/whatif
-LIVE := tests/ascend_live tests/deploy tests/hook tests/upgrade tests/node
+# Three parts. What computes, a file at a time, the files that take longest first: three workers on two cores, since a
+# third of it waits for programs that it starts. What takes windows of live jobs waits most of the time, for
+# interpreters, intervals and deadlines: three, too. One by one what says of this machine what holds while it is quiet.
+COMPUTE := tests/capture tests/trouble tests/store tests/store_clickhouse tests/fuzz tests/packaging tests/trust tests/cli tests/report tests/agent tests/soak tests/timeline tests/reader tests/regressions tests/machines tests/compare tests/ascend tests/padding tests/proto tests/ranks tests/roofline tests/whatif
+LIVE := tests/upgrade tests/deploy tests/stress tests/e2e/test_ranks.py tests/e2e/test_first_light.py tests/node tests/ascend_live tests/hook
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(COMPUTE) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(LIVE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(COMPUTE) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(LIVE) $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTE) $(LIVE)) $(PYTEST_ARGS)
 
 .PHONY: lint

@@ -61,6 +61,12 @@ class Connection:
         assert answer["request"] == number
         return answer, read_all(fd)
 
+    def stepping(self) -> Self:
+        """This, once the process has stepped: where torch takes seconds to import, it says hello before it does."""
+        while not self.take(steps=1, shapes=False, timeout_ms=500)[0].get("steps_seen"):
+            pass
+        return self
+
     def close(self) -> None:
         """Go away, as a killed agent does."""
         self.channel.close()

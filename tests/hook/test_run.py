@@ -60,7 +60,7 @@ def test_plain_python(jobs: Jobs, agent: LittleAgent, command: list[str]) -> Non
     job = jobs.start(TRAIN + LOOP, agent.path, run=True, command=command, MODEL="llama")
     connection = agent.accept()
     assert (connection.hello["model"], connection.hello["labels"]) == ("llama", {"test": "yes"})
-    assert connection.take(steps=2)[0]["steps"] == 2
+    assert connection.stepping().take(steps=2)[0]["steps"] == 2
     ended = jobs.end(job)
     assert (ended.code, ended.out, ended.err) == (0, "", "")
 
@@ -139,7 +139,7 @@ def test_torchrun_with_two_ranks(jobs: Jobs, agent: LittleAgent) -> None:
     assert sorted(rank.hello["rank"] for rank in ranks) == [0, 1]
     assert {rank.hello["world_size"] for rank in ranks} == {2}
     assert {rank.hello["job"] for rank in ranks} == {"torchrun:run7"}
-    for rank in ranks:
+    for rank in [rank.stepping() for rank in ranks]:
         rank.ask(steps=2)
     assert [rank.receive(60)[0]["steps"] for rank in ranks] == [2, 2]
     (jobs.folder / "stop").touch()
@@ -168,7 +168,7 @@ if __name__ == "__main__":
     pids = {connection.hello["pid"] for connection in processes}
     assert len(pids) == 3
     assert job.pid in pids
-    assert [connection.take(steps=2)[0]["steps"] for connection in processes] == [2, 2, 2]
+    assert [connection.stepping().take(steps=2)[0]["steps"] for connection in processes] == [2, 2, 2]
     (jobs.folder / "stop").touch()
     ended = jobs.end(job)
     assert (ended.code, ended.out, ended.err) == (0, "", "")

@@ -61,6 +61,7 @@ def test_a_window_holds_exactly_its_steps(jobs: Jobs, agent: LittleAgent, path: 
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + LOOP, agent.path, run=True, ROOFWATCH_HOOK_CLOSE=path)
     connection = agent.accept()
     assert connection.hello["close_path"] == path
+    connection.stepping()
     for shapes in (True, False):
         before = time.time_ns()
         window, trace = connection.take(steps=5, shapes=shapes)
@@ -83,7 +84,7 @@ def test_the_first_window_is_short_and_without_shapes(jobs: Jobs, agent: LittleA
     first, _ = connection.take(steps=20, cost_known=False)
     assert (first["steps"], first["shapes"]) == (None, False)
     assert 50e6 <= first["duration_ns"] < 100e6
-    second, trace = connection.take(steps=20, cost_known=False)
+    second, trace = connection.stepping().take(steps=20, cost_known=False)
     assert (second["steps"], second["shapes"]) == (20, True)
     assert names(trace)["aten::addmm"] == 20 * 3
     assert second["steps_seen"] >= 20
@@ -106,7 +107,7 @@ def test_a_window_ends_at_max_ms(jobs: Jobs, agent: LittleAgent) -> None:
     """Steps that take too long: the window ends in the middle of one, and its steps are null."""
     slow = "import time\nwhile not over.is_set():\n    step()\n    time.sleep(0.05)\n"
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + slow, agent.path, run=True)
-    window, _ = agent.accept().take(steps=100, max_ms=120)
+    window, _ = agent.accept().stepping().take(steps=100, max_ms=120)
     assert window["steps"] is None
     assert 120e6 <= window["duration_ns"] < 400e6
     assert jobs.end(job).code == 0
@@ -115,7 +116,7 @@ def test_a_window_ends_at_max_ms(jobs: Jobs, agent: LittleAgent) -> None:
 def test_no_window_where_no_step_comes(jobs: Jobs, agent: LittleAgent) -> None:
     """A job that has stepped and now waits: refused after the timeout, and asked again it still lives."""
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + "step()\nover.wait()\n", agent.path, run=True)
-    connection = agent.accept()
+    connection = agent.accept().stepping()
     for _ in range(2):
         refusal, _ = connection.take(steps=1, timeout_ms=100)
         assert (refusal["type"], refusal["reason"]) == (protocol.REFUSED, protocol.NO_STEPS)
@@ -193,7 +194,7 @@ def test_cost_and_padding_have_the_keys_of_the_record(jobs: Jobs, agent: LittleA
     padded = "from roofwatch.hook import batch\nwhile not over.is_set():\n"
     padded += "    batch([120, 2048, 96, 310, 64, 180, 220, 90])\n    step()\n"
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + padded, agent.path, run=True)
-    connection = agent.accept()
+    connection = agent.accept().stepping()
     time.sleep(0.5)  # some steps without a window
     window, _ = connection.take(steps=4)
     cost: dict[str, Any] = window["cost"]
@@ -269,7 +270,7 @@ def test_a_plain_window_that_ends_in_its_own_cut(jobs: Jobs, agent: LittleAgent)
     The main thread is asked to cut while it cuts; every alarm is still the job's: it counts them all.
     """
     job = jobs.start(TRAIN + UNTIL_STDIN_CLOSES + CUT_AT_ANY_MOMENT, agent.path, run=True, ROOFWATCH_HOOK_CLOSE="plain")
-    connection = agent.accept()
+    connection = agent.accept().stepping()
     first, _ = connection.take(steps=4, max_ms=5000, timeout_ms=10_000)
     assert first["type"] == protocol.WINDOW, first
     length = first["duration_ns"] / 1e6
