@@ -15,9 +15,11 @@ from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Collective
+from roofwatch.proto.codec import WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import database, schema
-from roofwatch.store.clickhouse import holding, opening, sums, upkeep
+from roofwatch.store.checks import MAX_DEVICES
+from roofwatch.store.clickhouse import holding, opening, sums, tables, upkeep
 from roofwatch.store.clickhouse import writer as batches
 from roofwatch.store.clickhouse.flush import Flusher
 from roofwatch.store.clickhouse.journal import Journal, open_file
@@ -239,6 +241,18 @@ def test_windows_without_kernels_have_a_weight() -> None:
     one = Collective(device=0, name="all_reduce", group="g", start_unix_ns=1, duration_ns=1)
     many = dataclasses.replace(window_of("x", []), collectives=(one,) * 500)
     assert weight(Unpacker().unpack(segment_of([many], 1))) >= 500
+
+
+def test_places_of_devices_fit_their_column() -> None:
+    """As many devices as a window may have are told apart; more are rejected whatever the engine."""
+    one = window_of("x", [])
+    most = (one.devices * MAX_DEVICES)[:MAX_DEVICES]
+    assert tables.FACT_COLUMNS["device"].startswith("UInt16")
+    assert MAX_DEVICES <= 1 << 16
+    segment_ = segment_of([dataclasses.replace(one, devices=most)], 1)
+    assert len(Unpacker().unpack(segment_).windows[0].devices) == MAX_DEVICES
+    with pytest.raises(WireError, match="4097 devices in a window: at most 4096"):
+        Unpacker().unpack(segment_of([dataclasses.replace(one, devices=(*most, most[0]))], 1))
 
 
 def test_what_is_inserted_is_synced(clickhouse: ClickHouse) -> None:

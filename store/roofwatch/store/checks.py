@@ -29,6 +29,7 @@ MAX_COUNT = 1 << 50
 MAX_UNIX_NS = 1 << 62  # the year 2116
 MAX_TEXT = 1 << 16  # characters; the names of C++ templates run to thousands
 MAX_PARTS = 10_000  # collectives, or graphs, in one window
+MAX_DEVICES = 4096  # in one window: a process sees those of its node; a place of one has two bytes on ClickHouse
 MAX_LENGTHS = 8192  # distinct lengths of one window's sequences
 MAX_SHAPES = 256  # distinct shapes of one window's padded batches
 MAX_SHARE = 1e9  # of a job's time
@@ -52,6 +53,8 @@ def check_window(w: Window) -> None:
     _check_ledger(w.ledger)
     _check_collectives(w.collectives)
     _check_graphs(w.graphs, w.ledger.device_time_ns)
+    if len(w.devices) > MAX_DEVICES:
+        fail(f"{len(w.devices)} devices in a window: at most {MAX_DEVICES}")
     for device in w.devices:
         _check_device_window(device)
     check_texts(w.collector)
