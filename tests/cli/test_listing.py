@@ -262,6 +262,10 @@ def test_a_process_left_alone_is_told_below_the_table() -> None:
     many = [{**left, "pid": pid} for pid in range(1, 6)]
     assert "pid 1, 2, 3 and 2 more: left alone" in listing.processes({"rows": many}, 80, NOW)
     assert "left alone" not in listing.processes({"rows": [PROCESS]}, 80, NOW)
+    unable = [left, {**PROCESS, "pid": 7, "interval_reason": "unsupported"}]
+    assert listing.processes({"rows": unable}, 80, NOW).endswith(
+        "\n\npid 7: its torch gives no windows as it runs (unsupported): 'roofwatch doctor'\nsays what it can.\n"
+    )
 
 
 def test_a_process_was_seen_when_its_agent_last_told_of_it() -> None:

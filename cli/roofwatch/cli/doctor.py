@@ -155,7 +155,11 @@ def _torch(found: dict[str, Any], where: str) -> Check:
     if found["path"] in {None, protocol.NONE}:
         return Check("torch", "fail", what, "no window can be taken there: this torch lacks what the hook needs")
     if found["path"] == protocol.PLAIN:
-        advice = "windows stall the job while they close: the close without the GIL is not proved on this torch"
+        advice = (
+            "windows stall the job while they close, since the close without the GIL is not proved on this torch; "
+            "a job on a CPU without optimizer steps has windows only where Python has no other thread. Where "
+            "there is no GPU, torch's CPU build: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+        )
         return Check("torch", "warn", what, advice)
     return Check("torch", "ok", what)
 

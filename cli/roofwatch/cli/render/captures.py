@@ -62,7 +62,7 @@ WHY = {
     "checkpoint": "it was writing a checkpoint: ask when it has",
     "given_up": "the window could not be cut in time",
     "unsafe": "a window of this process could not be closed, so it takes none any more",
-    "unsupported": "this process cannot take windows",
+    "unsupported": "its torch gives no windows of such a process ('roofwatch doctor' in its environment says which)",
     "gone": "the process is gone",
     "agent_gone": "its agent went away",
     "no_answer": "neither window nor refusal came in time",

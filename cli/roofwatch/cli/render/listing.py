@@ -70,9 +70,9 @@ def processes(answer: Mapping[str, Any], room: int, now_ns: int, *, wide: bool =
 
     ``wide``: with place, budget and what was not taken, in lines as long as they are.
     """
-    note = standing.left_alone(answer["rows"])
     told = _nearly(answer["rows"], "lost_share", room)
-    told += "\n".join(["", *textwrap.wrap(text.clean(note), room)]) + "\n" if note else ""
+    for note in (standing.left_alone(answer["rows"]), standing.unable(answer["rows"])):
+        told += "\n".join(["", *textwrap.wrap(text.clean(note), room)]) + "\n" if note else ""
     if not wide:
         return _lines(PROCESSES, answer["rows"], _process, room, now_ns) + told
     columns = (*PROCESSES, *standing.BUDGET, *standing.PROCESS_PLACE, *standing.SKIPPED)

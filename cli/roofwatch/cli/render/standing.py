@@ -10,7 +10,7 @@ from roofwatch.cli.render.table import Column
 
 Row = Mapping[str, Any]
 
-RESIDUE = "residue"  # as the agent calls it
+RESIDUE, UNSUPPORTED = "residue", "unsupported"  # as the agent calls them
 NAMED = 3  # processes in a note
 SHORT_ID = 12  # digits of a container's or window's id, as container runtimes show them
 PROCESS_PLACE = (
@@ -45,12 +45,23 @@ def spent(row: Row) -> list[str]:
 
 def left_alone(rows: Sequence[Row]) -> str | None:
     """A sentence about processes that take no windows for an hour since earlier ones left them slower."""
-    pids = [str(row["pid"]) for row in rows if row.get("interval_reason") == RESIDUE]
-    if not pids:
-        return None
+    who = _who(rows, RESIDUE)
+    return (
+        who and f"{who}: left alone for an hour (residue), since steps stayed slower after windows; then tried again."
+    )
+
+
+def unable(rows: Sequence[Row]) -> str | None:
+    """A sentence about processes of which the hook cannot take windows."""
+    who = _who(rows, UNSUPPORTED)
+    return who and f"{who}: its torch gives no windows as it runs (unsupported): 'roofwatch doctor' says what it can."
+
+
+def _who(rows: Sequence[Row], reason: str) -> str | None:
+    """The processes whose interval is what it is for a reason."""
+    pids = [str(row["pid"]) for row in rows if row.get("interval_reason") == reason]
     more = f" and {len(pids) - NAMED} more" if len(pids) > NAMED else ""
-    who = f"pid {', '.join(pids[:NAMED])}{more}"
-    return f"{who}: left alone for an hour (residue), since steps stayed slower after windows; then tried again."
+    return f"pid {', '.join(pids[:NAMED])}{more}" if pids else None
 
 
 def budget(row: Row) -> list[str]:
