@@ -181,6 +181,27 @@ def test_a_flood_of_messages_ends_the_conversation(agents, job, wait):
     os.close(writing)
 
 
+def test_a_flood_of_bytes_ends_the_conversation(agents, job, wait):
+    """Eighty messages, each as long as one may be: after 16 MiB of them nothing more is read of that process."""
+    agent, sent = agents("--interval", "3600"), []
+    reading, writing = os.pipe()
+
+    def flood():
+        one = job(agent.socket)
+        try:
+            for _ in range(80):
+                one.channel.send({"type": "nothing", "x": "y" * 260_000})
+                sent.append(260_000)
+        except OSError:
+            os.write(writing, b"%d" % sum(sent))
+
+    os.waitpid(as_another(flood), 0)
+    assert 16_000_000 < int(os.read(reading, 100)) < 18_000_000
+    wait(lambda: agent.status()["connections"].get("closed_flood") == 1, "flood counted")
+    os.close(reading)
+    os.close(writing)
+
+
 def test_ten_thousand_registrations_leave_the_agent_as_it_was(agents, wait):
     """One process registers and goes, a third in the middle of a message: some fifty are heard, the rest hung up on.
 

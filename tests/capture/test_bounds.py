@@ -147,6 +147,17 @@ def test_what_an_agent_has_taken_of_its_orders_is_told(tmp_path: Path, monkeypat
     assert {found[name] for name in names[COMMANDS:]} == {(pb.REFUSED, "agent_busy")}
 
 
+def test_agents_that_leave_out_more_than_can_be_counted(site: Site) -> None:
+    """Two say that they keep four billion more than they list: that is as many as are told, and the list comes."""
+
+    def boast(command: pb.Command) -> pb.AgentMessage:
+        return pb.AgentMessage(traces=pb.TraceList(id=command.id, left_out=(1 << 32) - 1))
+
+    with old_peers.agent(site.address, "node-0", boast), old_peers.agent(site.address, "node-1", boast):
+        done = site.call("trace", "list")
+    assert (done.returncode, "4294967295 more are kept than agents list" in done.stderr) == (4, True), done.stderr
+
+
 def test_what_goes_to_every_agent_is_short(site: Site) -> None:
     """Who may ask cannot have megabytes sent to each node of a fleet."""
     huge = pb.CaptureRequest(which=pb.FindProcesses(job="j" * 5000), steps=1, within_ms=1000)

@@ -14,6 +14,7 @@ from roofwatch.hook import protocol
 HELLO_WITHIN_S = 5.0
 MESSAGE_WITHIN_S = 5.0  # from the first byte of a message to its last
 FLOOD_MESSAGES = 100  # a job sends one message a window; this many…
+FLOOD_BYTES = 16 << 20  # …or so much: all that a job's graphs were captured from is 8 MiB at most, and goes once…
 FLOOD_PERIOD_S = 10.0  # …in this time is not a job
 
 
@@ -39,7 +40,7 @@ class Connection:
         self._loop = loop
         self._deadline: asyncio.TimerHandle | None = loop.call_later(HELLO_WITHIN_S, self.close, "no_hello")
         self._half: asyncio.TimerHandle | None = None
-        self._messages = 0
+        self._messages = self._received = 0
         self._period_ends = 0.0
         loop.add_reader(sock.fileno(), self._readable)
 
@@ -102,9 +103,9 @@ class Connection:
     def _flooded(self) -> bool:
         now = self._loop.time()
         if now >= self._period_ends:
-            self._messages, self._period_ends = 0, now + FLOOD_PERIOD_S
+            self._messages, self._received, self._period_ends = 0, self._channel.received, now + FLOOD_PERIOD_S
         self._messages += 1
-        if self._messages > FLOOD_MESSAGES:
+        if self._messages > FLOOD_MESSAGES or self._channel.received - self._received > FLOOD_BYTES:
             self.close("flood")
             return True
         return False

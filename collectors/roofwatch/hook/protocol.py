@@ -136,6 +136,7 @@ class Channel:
         self._decoder = Decoder(max_in)
         self._max_out = max_out
         self._fds: List[int] = []
+        self.received = 0  # bytes in all
 
     def fileno(self) -> int:
         """Descriptor of the socket, for select and event loops."""
@@ -173,6 +174,7 @@ class Channel:
             raise ProtocolError("more than %d descriptors at once" % _MAX_FDS)
         if not data:
             raise Closed
+        self.received += len(data)
         return [(m, self._take_fd() if m["type"] == WINDOW else None) for m in self._decoder.feed(data)]
 
     def _take_fd(self) -> Optional[int]:

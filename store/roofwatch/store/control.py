@@ -23,7 +23,7 @@ from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import NO_ANSWER, TEXT_MOST, ask, clipped
 from roofwatch.store.unreadable import REASON
-from roofwatch.store.whose import Whose
+from roofwatch.store.whose import Whose, failed
 
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
 LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window
@@ -82,8 +82,7 @@ class ControlService(rpc.ControlServicer):  # type: ignore[misc]
                 try:
                     return await listed(self._hub, talk, request.window, request.node or None, self._whose)
                 except RoofwatchError as error:
-                    await context.abort(grpc.StatusCode.INTERNAL, str(error))
-                    raise
+                    await failed(context, error)
 
     async def GetTrace(  # noqa: N802 - as above
         self, request: pb.GetTraceRequest | None, context: Any

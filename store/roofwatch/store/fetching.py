@@ -18,10 +18,11 @@ from roofwatch.store import logs
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import TEXT_MOST, ask, clipped
-from roofwatch.store.whose import Whose
+from roofwatch.store.whose import Whose, failed
 
 TRACES_MOST = 1000  # believed of one agent
 UID_BYTES = 16
+LEFT_OUT_MOST = (1 << 32) - 1
 NOT_ITS_OWN = "not_its_own"  # why an agent's word on a trace is not passed on: the window is another node's
 PART_BYTES = 1 << 19
 PART_WITHIN_S = 30.0
@@ -42,7 +43,7 @@ async def listed(hub: Hub, talk: Talk, begin: str, node: str | None, whose: Whos
         if isinstance(answer, str):
             listing.silent.add(node=connection.host, reason=answer)
             continue
-        listing.left_out += answer.traces.left_out
+        listing.left_out = min(LEFT_OUT_MOST, listing.left_out + answer.traces.left_out)
         for trace in answer.traces.traces[:TRACES_MOST]:
             if len(trace.window) == UID_BYTES and trace.window.hex().startswith(begin):
                 told.append(clipped(trace))
@@ -87,8 +88,7 @@ async def _host(wanted: pb.GetTraceRequest, whose: Whose, context: Any) -> str:
     try:
         host = (await whose.nodes([wanted.window])).get(wanted.window)
     except RoofwatchError as error:
-        await context.abort(grpc.StatusCode.INTERNAL, str(error))
-        raise
+        await failed(context, error)
     if host is not None and wanted.node not in ("", host):
         told = f"window {name} is of node {host}, so no agent of {wanted.node[:TEXT_MOST]} is asked for its trace"
         await context.abort(grpc.StatusCode.NOT_FOUND, told)
