@@ -5,7 +5,7 @@ The path of a record: ``source`` (bytes) → ``document`` (the event list, cut i
 ``groups`` → ``profile``.
 """
 
-from roofwatch.collectors.kineto.profile import TraceViewError
 from roofwatch.collectors.kineto.reader import read, read_captures
+from roofwatch.collectors.kineto.refusal import TraceViewError
 
 __all__ = ["TraceViewError", "read", "read_captures"]
