@@ -148,7 +148,7 @@ def test_the_jobs_profiler_gets_its_trace(jobs: Jobs, agent: LittleAgent) -> Non
     alone = jobs.end(jobs.start(TRAIN + "step()\n" + PROFILES + "for _ in range(3): profiled(3)\n", None))
     code = TRAIN + "import time\n" + UNTIL_STDIN_CLOSES + "step()\n" + PROFILES
     code += "from _roofwatch_hook import job\nprofiled(3)\ntaker = job._hook.taker\n"
-    code += "while not taker.windows or taker.phase != 'open': step(); time.sleep(0.005)\n"
+    code += "while getattr(taker.window, 'steps', 0) < 100_000 or taker.phase != 'open': step(); time.sleep(0.005)\n"
     code += "profiled(3)\nwhile not over.is_set(): step()\nprofiled(3)\n"
     job = jobs.start(code, agent.path, run=True)
     connection = agent.accept()
