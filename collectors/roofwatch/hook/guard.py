@@ -3,8 +3,8 @@
 import functools
 from typing import Any, Callable
 
+from .bindings import Bindings
 from .log import failure
-from .paths import Bindings
 from .protocol import OWN_PROFILER
 from .window import Taker
 

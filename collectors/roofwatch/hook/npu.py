@@ -11,11 +11,12 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from . import npu_guard, protocol
+from .bindings import Bindings
 from .log import failure, log
 from .npu_analysis import Analysis
 from .npu_names import METRICS, Vendor
 from .npu_scratch import Folder, incomplete, room, size, window_most
-from .paths import Bindings, NoPath, PlainPath
+from .paths import NoPath, PlainPath
 from .pending import PendingCall
 from .request import Refused
 
