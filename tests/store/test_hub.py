@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import grpc
+import pytest
 from store_builders import hello_of
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
-from roofwatch.store import database
+from roofwatch.store import database, hub
 from roofwatch.store.hub import COMMANDS
 from roofwatch.store.server import Store
 
@@ -85,3 +87,36 @@ def test_agent_that_does_not_keep_up_gets_no_more(tmp_path: Path) -> None:
             await store.stop(1.0)
 
     assert asyncio.run(scenario()) == [True] * COMMANDS + [False] * 2
+
+
+def test_who_takes_no_acknowledgements_is_read_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that only sends fills no memory: so many are read and no more; once it takes them, all are there."""
+    monkeypatch.setattr(hub, "ACKS", 64)
+    monkeypatch.setattr(logging.getLogger("roofwatch.store.service"), "disabled", True)  # a line a rejection
+    identity = pb.SegmentId(agent="a" * 10_000, boot="b", sequence=1)  # told again in each acknowledgement
+    junk = pb.AgentMessage(segment=pb.SegmentEnvelope(id=identity, payload=b"x"))
+
+    async def scenario() -> tuple[int, int]:
+        store = Store(database.open(str(tmp_path / "store.db")))
+        port = await store.start("127.0.0.1", 0)
+        most = sent = 0
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            stream = rpc.IngestStub(channel).Stream(timeout=120)
+            await stream.write(hello_of("a"))
+            assert (await stream.read()).WhichOneof("body") == "hello"
+            connection = store.hub.of("a")
+            assert connection is not None
+            writing = asyncio.ensure_future(stream.write(junk))
+            while (await asyncio.wait([writing], timeout=1))[0] or not connection.room.locked():
+                most = max(most, connection.outbound.qsize())
+                if writing.done():
+                    sent, writing = sent + 1, asyncio.ensure_future(stream.write(junk))
+            for _ in range(sent + 1):  # and the one that is on its way
+                assert (await stream.read()).ack.status == pb.REJECTED
+            await writing
+            stream.cancel()
+        await store.stop(1.0)
+        return most, sent
+
+    most, sent = asyncio.run(scenario())
+    assert 0 < most <= 64 < sent

@@ -15,6 +15,7 @@ from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
+from roofwatch.store.load import Loader
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.process_list import BUDGET
 from roofwatch.store.unpack import Unpacker
@@ -136,6 +137,25 @@ def test_processes(db: Database, writer: Writer) -> None:
 def told(account: BudgetState, pid: int, unix_ns: int, **skipped: int) -> ProcessState:
     """How a process of gpu-07 stands."""
     return ProcessState(process_of(pid=pid, model="llama"), unix_ns, START - 7, account, skipped)
+
+
+def test_a_clock_that_was_ahead_hides_nothing(db: Database) -> None:
+    """What an agent told a year ahead yields to what it tells once its clock is right, and to nothing older before."""
+    year, now = 365 * 86_400 * SECOND, START
+    loader = Loader(now_ns=lambda: now)
+
+    def tell(sequence: int, unix_ns: int, **skipped: int) -> tuple[int, dict[str, int]]:
+        message = codec.segment([], {}, [told(BudgetState("schedule"), 1, unix_ns, **skipped)])
+        with db.write() as connection:
+            loader.load(connection, [Unpacker().unpack(codec.seal(message, "agent-a", "boot-a", sequence))])
+        loader.commit()
+        [row] = Queries(db).run("processes", Filter())["rows"]
+        return row["told_unix_ns"], row["skipped"]
+
+    assert tell(1, START + year, budget=1) == (START + year, {"budget": 1})
+    assert tell(2, START + year - 9, budget=2) == (START + year, {"budget": 1})  # it is older, and as wrong
+    assert tell(3, START + 5, budget=3) == (START + 5, {"budget": 3})
+    assert tell(4, START + 4, budget=4) == (START + 5, {"budget": 3})
 
 
 def test_budget_and_spend_of_processes_and_windows(db: Database, writer: Writer) -> None:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 PROGRAM = """
 import logging, sys
@@ -50,3 +56,31 @@ def test_json_is_one_object_a_line() -> None:
     assert len(rows[0]["message"]) <= 301
     assert rows[-1]["traceback"].endswith("ZeroDivisionError: division by zero\n")
     assert len(rows) == 12 + 40
+
+
+def test_a_terminal_that_goes_does_not_fail_the_store(tmp_path: Path) -> None:
+    """It serves on, takes what its lines were in, and ends in order: exit 0 and not Python's 120."""
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-m", "roofwatch.cli.main", "store", "serve", "--listen", "127.0.0.1:0", "--db"]
+    process = subprocess.Popen([*command, str(tmp_path / "store.db")], stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    told = b""
+    while b"listening on" not in told and select.select([master], [], [], 30)[0]:
+        told += os.read(master, 4096)
+    assert b"listening on" in told
+    os.close(master)
+    time.sleep(0.2)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+def test_a_pipe_that_nobody_reads() -> None:
+    """A thousand lines into it, and still exit 0."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([sys.executable, "-c", PROGRAM, "text", "info"], stderr=writing, check=False)
+    finally:
+        os.close(writing)
+    assert done.returncode == 0

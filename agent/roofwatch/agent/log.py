@@ -5,15 +5,12 @@ What somebody asked of the agent is written each time, at every level: it is for
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TextIO
 
-from roofwatch.proto.lines import LEVELS, Thinner, line
+from roofwatch.proto.lines import LEVELS, Thinner, let_go, line
 
 BURST = 5  # lines an event may write in a minute; the rest are counted and told with the next line
 
@@ -59,15 +56,4 @@ class Log:
             self._stream.write(line(level, event, fields, self.form) + "\n")
             self._stream.flush()
         except (OSError, ValueError) as error:  # nobody reads; the counters still tell
-            if isinstance(error, OSError) and error.errno in {errno.EIO, errno.EPIPE}:
-                _let_go(self._stream)
-
-
-def _let_go(stream: TextIO) -> None:
-    """A terminal or a pipe that is gone for good: what is buffered would fail the program's end (exit code 120)."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(nowhere, stream.fileno())
-        finally:
-            os.close(nowhere)
+            let_go(self._stream, error)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TextIO
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -58,3 +62,18 @@ def _shown(value: object) -> str:
     return (
         text if text and text.isascii() and text.isprintable() and not set(text) & {" ", '"', "="} else json.dumps(text)
     )
+
+
+def let_go(stream: TextIO, error: BaseException | None) -> None:
+    """After a write failed: of a terminal or a pipe that is gone for good.
+
+    What is buffered would fail the program's end (exit code 120), and so would each line that is still to come.
+    """
+    if not isinstance(error, OSError) or error.errno not in {errno.EIO, errno.EPIPE}:
+        return
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)

@@ -114,12 +114,17 @@ def update(table: Table, names: Sequence[str]) -> str:
     return f"ON CONFLICT ({key}) DO UPDATE SET {assignments}"
 
 
-def newest(table: Table, names: Sequence[str], by: str) -> str:
-    """On conflict take the new row as it is, unless the one that is there is newer by a column."""
+def newest(table: Table, names: Sequence[str], by: str, sane: int) -> str:
+    """On conflict take the new row as it is, unless the one that is there is newer by a column.
+
+    What is there and above ``sane`` yields to what is not: it is of a clock that was ahead.
+    """
     key = ",".join(_quote(column.name) for column in table.primary_key.columns)
     keys = {column.name for column in table.primary_key.columns}
     assignments = ",".join(f"{_quote(n)}=excluded.{_quote(n)}" for n in names if n not in keys)
-    return f"ON CONFLICT ({key}) DO UPDATE SET {assignments} WHERE excluded.{by}>={_quote(table.name)}.{by}"
+    own = f"{_quote(table.name)}.{by}"
+    ahead = f"({own}>{sane} AND excluded.{by}<={sane})"
+    return f"ON CONFLICT ({key}) DO UPDATE SET {assignments} WHERE excluded.{by}>={own} OR {ahead}"
 
 
 def lacking(

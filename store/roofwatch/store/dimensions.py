@@ -25,7 +25,8 @@ from roofwatch.store.rows import (
 from roofwatch.store.unpack import Unpacked
 from roofwatch.store.written import Written
 
-_NEWEST = bulk.newest(schema.process_states, PROCESS_STATE_NAMES, "seen_unix_ns")
+HOUR_NS = 3600 * 10**9  # for that long a statement stays the same
+AHEAD_HOURS = 2  # what is further ahead of the store's clock is of a clock that is wrong
 
 
 @dataclass(slots=True)
@@ -35,12 +36,12 @@ class Dimensions:
     known: Known = field(default_factory=Known)
     written: Written = field(default_factory=Written)
 
-    def write(self, connection: Connection, group: Sequence[Unpacked]) -> None:
-        """All that the windows of a group point to."""
+    def write(self, connection: Connection, group: Sequence[Unpacked], now_ns: int = 0) -> None:
+        """All that the windows of a group point to; ``now_ns`` is the store's clock."""
         for work in group:
             for w in work.windows:
                 self._process(connection, w.window.process, w.process_id)
-        self._states(connection, group)
+        self._states(connection, group, now_ns)
         devices = dict(chain.from_iterable(work.devices.items() for work in group))
         news = self.known.news(schema.devices, devices)
         flat = list(chain.from_iterable(device_row(i, *d) for i, d in news.items()))
@@ -86,8 +87,8 @@ class Dimensions:
         bulk.insert(connection, schema.processes, names, row, bulk.update(schema.processes, names))
         self._labels(connection, identity, p.labels)
 
-    def _states(self, connection: Connection, group: Sequence[Unpacked]) -> None:
-        """How processes stand with their agents: the newest that is told of each."""
+    def _states(self, connection: Connection, group: Sequence[Unpacked], now_ns: int) -> None:
+        """How processes stand with their agents: the newest that is told of each, but of no clock that was ahead."""
         told: dict[int, ProcessState] = {}
         for work in group:
             for identity, state in work.states:
@@ -96,7 +97,9 @@ class Dimensions:
         for identity, state in told.items():
             self._process(connection, state.process, identity)
         flat = list(chain.from_iterable(state_of_process_row(i, state) for i, state in told.items()))
-        bulk.insert(connection, schema.process_states, PROCESS_STATE_NAMES, flat, _NEWEST)
+        sane = (now_ns // HOUR_NS + AHEAD_HOURS) * HOUR_NS
+        newest = bulk.newest(schema.process_states, PROCESS_STATE_NAMES, "seen_unix_ns", sane)
+        bulk.insert(connection, schema.process_states, PROCESS_STATE_NAMES, flat, newest)
 
     def _labels(self, connection: Connection, owner: int, labels: Mapping[str, str]) -> None:
         t = schema.labels

@@ -14,6 +14,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.access import ANYBODY, NOTHING, Caller, Shown
 
 COMMANDS = 64  # that may wait for one agent
+ACKS = 1024  # segments of one agent that are read and whose acknowledgements it has not taken yet
 ANSWERS, ANSWERS_BYTES = 4096, 16 << 20  # to one question that nobody has read yet
 RESULTS = 1_000  # commands whose results are kept…
 RESULTS_EACH, REASON_MOST = 10_000, 1_000  # …so many of each, with reasons of so many characters
@@ -60,6 +61,7 @@ class Connection:
     boot: str = ""
     outbound: asyncio.Queue[pb.StoreMessage | RoofwatchError | None] = field(default_factory=asyncio.Queue)
     commands: int = 0  # waiting in outbound
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ACKS))  # for acknowledgements
     caller: Caller = ANYBODY
     shown: Shown = NOTHING
 

@@ -68,7 +68,7 @@ class Loader:
         fresh = [work for work, outcome in zip(segments, became, strict=True) if outcome is STORED]
         ungreeted.write(connection, fresh, self.boots)
         windows = self._new_windows(connection, fresh)
-        self.dimensions.write(connection, fresh)
+        self.dimensions.write(connection, fresh, self.now_ns())
         self._window_parts(connection, windows)
         self._kernels(connection, windows)
         rollup.changed(connection, windows, self.broken)

@@ -6,7 +6,7 @@ import logging
 import sys
 import traceback
 
-from roofwatch.proto.lines import Thinner, line, stamp
+from roofwatch.proto.lines import Thinner, let_go, line, stamp
 
 BURST = 10  # lines that one place of the code may write in a minute
 MAX_TRACEBACK = 8000  # characters
@@ -28,6 +28,14 @@ class Lines(logging.StreamHandler):  # type: ignore[type-arg]
             return
         record.suppressed = suppressed
         super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Where nobody reads the program goes on, and its counters still tell."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            let_go(self.stream, error)
+        else:
+            super().handleError(record)
 
     def format(self, record: logging.LogRecord) -> str:
         """Its line; a fault of ours brings its traceback."""
@@ -66,5 +74,8 @@ def audit(text: str, *values: object) -> None:
 
 def say(text: str, event: str, form: str, **fields: object) -> None:
     """A line that is written at every level: that the store listens, and where."""
-    sys.stderr.write((line("info", event, fields, form) if form == "json" else text) + "\n")
-    sys.stderr.flush()
+    try:
+        sys.stderr.write((line("info", event, fields, form) if form == "json" else text) + "\n")
+        sys.stderr.flush()
+    except OSError as error:
+        let_go(sys.stderr, error)

@@ -159,7 +159,10 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
         return hello
 
     async def _read(self, requests: AsyncIterator[pb.AgentMessage | None], connection: Connection) -> None:
-        """Read the stream; every segment is on its way at once, and the budget bounds how many."""
+        """Read the stream; every segment is on its way at once, and the budget bounds how many.
+
+        An agent that does not take its acknowledgements is read no more once ``ACKS`` of them wait for it.
+        """
         pending: set[asyncio.Task[None]] = set()
         unreadable: WireError | None = None
         try:
@@ -169,6 +172,7 @@ class IngestService(rpc.IngestServicer):  # type: ignore[misc]
                     break
                 body = message.WhichOneof("body")
                 if body == "segment":
+                    await connection.room.acquire()
                     taken = await self._budget.take(max(message.segment.raw_bytes, len(message.segment.payload)))
                     # Not a part of this task: a sender that hangs up does not take back what it sent.
                     task = asyncio.create_task(self._segment(message.segment, taken, connection))
@@ -253,3 +257,5 @@ async def _outbound(connection: Connection) -> AsyncIterator[pb.StoreMessage]:
         if message.WhichOneof("body") == "command":
             connection.commands -= 1
         yield message
+        if message.WhichOneof("body") == "ack":
+            connection.room.release()
