@@ -72,7 +72,9 @@ def test_a_slow_loader_is_diagnosed(node: Node) -> None:
     assert "num_workers" in found["causes"][0]["fixes"][0]
     assert found["commands"][0]["tool"] == "py-spy"
     timeline = node.ask("timeline", "--by", "window")
-    assert all(row["input_share"] > 0.3 for row in timeline["rows"])
+    rows = [row for row in timeline["rows"] if row["startup_share"] < 1]  # not what was of its imports
+    assert len(rows) >= 2
+    assert all(row["input_share"] > 0.3 for row in rows)
     drawn = node.read("diagnose", "--model", "loader")
     assert "First: input," in drawn
     assert "Do not tune kernels yet" in drawn
