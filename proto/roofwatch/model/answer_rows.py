@@ -116,15 +116,10 @@ def rows(sums: Iterable[StatSum], limit: int = 0, whole: float | None = None) ->
 
 
 def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
-    signature = parts[0].signature
-    first = leading(parts)
-    calls = sum(s.calls for s in parts)
-    total = sum(s.total_ns for s in parts)
-    est = sum(s.est_ns for s in parts)
+    signature, first = parts[0].signature, leading(parts)
+    mean = ratio(sum(s.total_ns for s in parts), sum(s.calls for s in parts))
     roofed = [s for s in parts if s.roof_total_ns is not None]
     roof_time, roof_est = sum(s.total_ns for s in roofed), sum(s.est_ns for s in roofed)
-    histogram = Histogram.merged(s.histogram for s in parts if s.histogram is not None)
-    low, high = min(s.min_ns for s in parts), max(s.max_ns for s in parts)
     fraction = ratio(sum(s.roof_total_ns or 0.0 for s in roofed), roof_time) if roofed else None
     return {
         "kernel": signature.kernel,
@@ -135,15 +130,7 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "shapes": None if signature.shapes is None else json.loads(signature.shapes),
         "dtypes": None if signature.dtypes is None else json.loads(signature.dtypes),
         "device": parts[0].device,
-        "calls": calls,
-        "total_ns": total,
-        "est_ns": round(est),
-        "share": ratio(est, whole),
-        "mean_ns": ratio(total, calls),
-        "min_ns": low,
-        "p50_ns": percentile(histogram, 0.50, low, high),
-        "p95_ns": percentile(histogram, 0.95, low, high),
-        "max_ns": high,
+        **_times(parts, whole, mean),
         "flops": signature.flops,
         "bytes": signature.bytes,
         "intensity": None if signature.flops is None or not signature.bytes else signature.flops / signature.bytes,
@@ -153,10 +140,28 @@ def _row(parts: Sequence[StatSum], whole: float) -> dict[str, Any]:
         "roof_fraction": fraction,
         "winnable_ns": _winnable(first.bound, roof_est, fraction),
         **_range(signature, first.ridge, fraction),
-        **_bandwidths(signature, ratio(total, calls)),
+        **_bandwidths(signature, mean),
         "formula_bound": None if first.formula_bound is None else str(first.formula_bound),
         "l2_assisted": l2_assisted(first.vendor, signature.flops, signature.bytes, first.ridge, fraction),
-        "roofed_share": ratio(roof_est, est),
+        "roofed_share": ratio(roof_est, sum(s.est_ns for s in parts)),
+    }
+
+
+def _times(parts: Sequence[StatSum], whole: float, mean: float | None) -> dict[str, Any]:
+    """Calls, the time they took, and how it is spread over single calls."""
+    est = sum(s.est_ns for s in parts)
+    low, high = min(s.min_ns for s in parts), max(s.max_ns for s in parts)
+    histogram = Histogram.merged(s.histogram for s in parts if s.histogram is not None)
+    return {
+        "calls": sum(s.calls for s in parts),
+        "total_ns": sum(s.total_ns for s in parts),
+        "est_ns": round(est),
+        "share": ratio(est, whole),
+        "mean_ns": mean,
+        "min_ns": low,
+        "p50_ns": percentile(histogram, 0.50, low, high),
+        "p95_ns": percentile(histogram, 0.95, low, high),
+        "max_ns": high,
     }
 
 
