@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 import psutil
 
+LEAK = 15 << 20  # bytes an hour that count: of a store that is flat pairs of moments say less
+WARM_S = 60.0  # of a new process, which gets to know its surroundings, before its memory counts
+TELLS_S = 240.0  # so long it takes to tell that
+MOMENTS = 20  # in which memory is looked at: a segment in hand is no growth
+GROSS = 4 << 20  # bytes, in a shorter time
 OURS = ("roofwatch", "rw-")  # of files in a job's temporary folder; the others are the job's own
 
 
@@ -20,7 +29,7 @@ class Held:
 
     descriptors: tuple[str, ...]
     threads: int
-    rss: int
+    memory: int  # bytes of its own; pages of files come and go as the machine has room for them
 
     @staticmethod
     def of(pid: int) -> Held:
@@ -29,8 +38,9 @@ class Held:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 names.append(kind_of(str(entry.readlink())))
-        process = psutil.Process(pid)
-        return Held(tuple(sorted(names)), process.num_threads(), process.memory_info().rss)
+        told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        memory = sum(int(told[name].split()[0]) << 10 for name in ("RssAnon", "VmSwap"))
+        return Held(tuple(sorted(names)), int(told["Threads"]), memory)
 
 
 def kind_of(link: str) -> str:
@@ -97,40 +107,80 @@ def segments() -> list[str]:
 
 @dataclass(frozen=True)
 class Slope:
-    """A line through memory over time."""
+    """A line through memory over time. Rates are bytes an hour."""
 
     name: str
     seconds: float
     first: int  # bytes, medians of the first and the last third
     last: int
-    per_hour: float  # bytes
-    error: float  # standard error of it
+    per_hour: float  # the middle of what pairs of moments say
+    low: float  # what three of four pairs exceed
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether it is long enough to tell a leak from what a program takes now and then."""
+        return self.seconds >= TELLS_S
 
     def told(self) -> str:
         """For people."""
         mib = 1 << 20
         return (
             f"{self.name}: {self.first / mib:.1f} → {self.last / mib:.1f} MiB in {self.seconds:.0f} s, "
-            f"{self.per_hour / mib:+.1f} ± {2 * self.error / mib:.1f} MiB an hour"
+            f"{self.per_hour / mib:+.1f} MiB an hour, three of four pairs of moments say {self.low / mib:+.1f} or more"
+            + ("" if self.told_apart else f" (shorter than {TELLS_S:.0f} s: only what is gross counts)")
         )
 
     def grows(self) -> bool:
-        """Whether it grew by more than noise: over 5 % and 4 MiB, on a line that is not flat within twice its error."""
-        grown_by = self.last - self.first
-        return grown_by > max(4 << 20, self.first // 20) and self.per_hour - 2 * self.error > 0
+        """Whether it leaks; where the time is too short for that, whether it grew by more than a new program may."""
+        if self.told_apart:
+            return self.low > LEAK
+        return self.last - self.first > max(GROSS, self.first // 20) and self.low > 0
 
 
 def slope(name: str, samples: Sequence[tuple[float, int]]) -> Slope | None:
-    """Least squares over (seconds, bytes); None where there are too few to tell."""
+    """Of (seconds, bytes), by all pairs of medians of moments; None where there are too few to tell.
+
+    A line by least squares takes a single step, as of what is done for the first time, for a rise all along; of pairs
+    of moments at most half lie on both sides of it.
+    """
     if len(samples) < 12:
         return None
     third = len(samples) // 3
     first = int(statistics.median(b for _, b in samples[:third]))
     last = int(statistics.median(b for _, b in samples[-third:]))
-    xs, ys = [t for t, _ in samples], [float(b) for _, b in samples]
-    mean = statistics.fmean(xs)
-    spread = sum((x - mean) ** 2 for x in xs)
-    line = statistics.linear_regression(xs, ys)
-    rest = sum((y - line.intercept - line.slope * x) ** 2 for x, y in zip(xs, ys, strict=True))
-    error = (rest / (len(xs) - 2) / spread) ** 0.5
-    return Slope(name, xs[-1] - xs[0], first, last, line.slope * 3600, error * 3600)
+    seconds = samples[-1][0] - samples[0][0]
+    moments: dict[int, list[int]] = defaultdict(list)
+    for at, size in samples:
+        moments[int((at - samples[0][0]) / seconds * MOMENTS * 0.9999)].append(size)
+    points = [(number * seconds / MOMENTS, statistics.median(sizes)) for number, sizes in sorted(moments.items())]
+    rates = [(b - a) / (later - at) * 3600 for (at, a), (later, b) in combinations(points, 2)]
+    low, middle, _ = statistics.quantiles(rates, n=4)
+    return Slope(name, seconds, first, last, middle, low)
+
+
+@dataclass
+class Samples:
+    """What daemons held over time: name → (pid, seconds, descriptors, threads, bytes)."""
+
+    begun: float = field(default_factory=time.monotonic)
+    taken: dict[str, list[tuple[int, float, int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    warm_s: float = 0.0  # from then on memory counts…
+    rest_s: float = math.inf  # …until there is nothing more to do
+
+    def take(self, pids: Mapping[str, int]) -> None:
+        """Once, of those that are up."""
+        for name, pid in pids.items():
+            with contextlib.suppress(OSError, psutil.Error):
+                held = Held.of(pid)
+                row = (pid, time.monotonic() - self.begun, len(held.descriptors), held.threads, held.memory)
+                self.taken[name].append(row)
+
+    def slopes(self) -> list[Slope]:
+        """Of the memory of each daemon's last process, from when it was warm for as long as there was work."""
+        found = []
+        for name, rows in self.taken.items():
+            last = [row for row in rows if row[0] == rows[-1][0]]
+            begin = max(self.warm_s, last[0][1] + WARM_S)
+            warm = [(row[1], row[4]) for row in last if begin <= row[1] < self.rest_s]
+            found.append(slope(name, warm))
+        return [slope for slope in found if slope is not None]

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +38,6 @@ from world import Site
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 60.0  # of the time that was asked for: references, starting, coming to rest, accounts
 CHAOS_LEAST_S, STEADY_SHARE = 45.0, 0.4
-WARM_S = 60.0  # of a new process, which gets to know its surroundings, before its memory counts
 DRAINED_WITHIN_S, IDLE_WITHIN_S = 120.0, 45.0
 # Threads and descriptors that come with the first work and stay: pools, connections.
 POOLS = {"store": (8, 8), "agent": (1, 3)}
@@ -60,32 +59,6 @@ def faketime() -> str:
 
 
 @dataclass
-class Samples:
-    """What daemons held over time: name → (pid, seconds, descriptors, threads, bytes)."""
-
-    begun: float = field(default_factory=time.monotonic)
-    taken: dict[str, list[tuple[int, float, int, int, int]]] = field(default_factory=lambda: defaultdict(list))
-
-    def take(self, site: Site) -> None:
-        """Once."""
-        for name, part in site.parts.items():
-            with contextlib.suppress(OSError, leaks.psutil.Error):
-                if part.pid:
-                    held = leaks.Held.of(part.pid)
-                    row = (part.pid, time.monotonic() - self.begun, len(held.descriptors), held.threads, held.rss)
-                    self.taken[name].append(row)
-
-    def slopes(self) -> list[leaks.Slope]:
-        """Of the memory of each daemon's last process, once it was warm."""
-        found = []
-        for name, rows in self.taken.items():
-            last = [row for row in rows if row[0] == rows[-1][0]]
-            warm = [(row[1], row[4]) for row in last if row[1] - last[0][1] >= WARM_S]
-            found.append(leaks.slope(name, warm))
-        return [slope for slope in found if slope is not None]
-
-
-@dataclass
 class Soak:
     """One run."""
 
@@ -94,7 +67,7 @@ class Soak:
     seed: int
     findings: list[str] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
-    samples: Samples = field(default_factory=Samples)
+    samples: leaks.Samples = field(default_factory=leaks.Samples)
 
     def run(self) -> None:
         """All of it, in order."""
@@ -123,6 +96,8 @@ class Soak:
 
         events = chaos.plan(self.seed, length - 5, steady, every=2.0)
         trouble = Trouble(self.site, events, time.monotonic())
+        if length - steady >= chaos.LATER_LEAST_S:
+            self.samples.warm_s = trouble.begun - self.samples.begun + steady + leaks.WARM_S
         sampled = 0.0
         while (now := time.monotonic() - trouble.begun) < length:
             self.site.look(jobs=True)
@@ -132,10 +107,11 @@ class Soak:
                     disk.fill()
             if now - sampled > 2.0:
                 sampled = now
-                self.samples.take(self.site)
+                self.samples.take(self.site.pids())
                 for spool in self.site.spools.values():
                     spool.harvest()
             time.sleep(0.1)
+        self.samples.rest_s = time.monotonic() - self.samples.begun
         return trouble
 
     def _wait(self, ready: Callable[[], bool], within: float, what: str) -> None:
@@ -144,7 +120,7 @@ class Soak:
             self.site.look(jobs=False)
             if time.monotonic() - sampled > 2.0:
                 sampled = time.monotonic()
-                self.samples.take(self.site)
+                self.samples.take(self.site.pids())
             if time.monotonic() > until:
                 self.findings.append(f"{what} within {within:.0f} s")
                 return

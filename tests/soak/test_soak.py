@@ -98,16 +98,44 @@ def test_plan() -> None:
     assert 45 <= len(events) <= 75
 
 
-def test_memory() -> None:
-    """A line that rises by more than noise is told from one that is flat, and from noise."""
-    noise = random.Random(1)
-    mib = 1 << 20
-    flat = [(t, 80 * mib + int(noise.gauss(0, mib))) for t in range(300)]
-    rising = [(t, b + t * mib // 30) for t, b in flat]
-    once = [(t, b + (mib if t > 150 else 0)) for t, b in flat]
-    found = [leaks.slope(name, rows) for name, rows in (("flat", flat), ("rising", rising), ("once", once))]
-    assert [slope is not None and slope.grows() for slope in found] == [False, True, False]
-    assert leaks.slope("few", flat[:11]) is None
+def test_the_first_sums_come_before_memory_counts() -> None:
+    """A long last part begins with the store's clock days ahead, and nothing sets it otherwise meanwhile."""
+    events = chaos.plan(5, 900, 540, 2.0)
+    later = [e for e in events if (e.kind, e.target) == ("clock", "store") and e.at < 575.1 and e.until > 539.9]
+    assert [(e.at, e.until, e.by) for e in later] == [(540, 575, 3 * 86_400)]
+    assert events == sorted(events, key=lambda event: event.at)
+    assert not [e for e in chaos.plan(5, 120, 72, 2.0) if e.until - e.at > 12]
+
+
+def walk(seconds: int, per_hour: float, steps: dict[int, float], seed: int = 1) -> list[tuple[float, int]]:
+    """Memory every two seconds, in MiB: noise, what is taken and given back, a leak, and what is taken once."""
+    noise, found, held = random.Random(seed), [], 0.0
+    for t in range(0, seconds, 2):
+        held = max(0.0, held + noise.gauss(0, 0.03)) * 0.98
+        once = sum(size for at, size in steps.items() if t >= at)
+        found.append((float(t), int((110 + held + once + per_hour * t / 3600) * (1 << 20))))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "per_hour", "steps", "grows"),
+    [
+        (360, 0, {}, False),
+        (360, 5, {}, False),  # what a store takes for jobs that are new to it
+        (360, 25, {}, True),
+        (360, 0, {180: 7}, False),  # done for the first time, at the worst moment
+        (360, 5, {60: 2, 310: 3}, False),
+        (360, 0, dict.fromkeys(range(0, 360, 30), 0.25), True),  # a quarter of a MiB with every reconnection
+        (100, 25, {}, False),  # too short to tell
+        (100, 0, {10: 2, 50: 2}, False),
+        (100, 400, {}, True),
+    ],
+)
+def test_memory(seconds: int, per_hour: float, steps: dict[int, float], *, grows: bool) -> None:
+    """A leak of 25 MiB an hour is found in six minutes, whatever the noise; what is taken once is none."""
+    found = [leaks.slope("store", walk(seconds, per_hour, steps, seed)) for seed in range(20)]
+    assert [slope is not None and slope.grows() for slope in found] == [grows] * 20, [s and s.told() for s in found]
+    assert leaks.slope("few", walk(22, 0, {})) is None
 
 
 def test_what_is_left_over_is_found(tmp_path: Path) -> None:

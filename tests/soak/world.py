@@ -242,9 +242,13 @@ class Site:
         for job in self.slots.running.values():
             signal_all(family(job.process.pid), signal.SIGCONT)
 
+    def pids(self) -> dict[str, int]:
+        """Of the daemons that are up."""
+        return {name: part.pid for name, part in self.parts.items() if part.pid}
+
     def held(self) -> dict[str, leaks.Held]:
         """By the daemons that are up."""
-        return {name: leaks.Held.of(part.pid) for name, part in self.parts.items() if part.pid}
+        return {name: leaks.Held.of(pid) for name, pid in self.pids().items()}
 
     def stored(self) -> Held:
         """Past the store's own code, but for what `top` tells."""

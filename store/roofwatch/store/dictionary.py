@@ -123,9 +123,8 @@ class Dictionaries:
         self.catalog = Catalog()
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Resolved, float]] = (
-            OrderedDict()
-        )  # with when it came last, the oldest first
+        # With when each came last, the oldest first.
+        self._known: OrderedDict[bytes, tuple[Resolved, float]] = OrderedDict()
         self._once = Once()
         self._cells = 0
 
