@@ -24,24 +24,25 @@ from roofwatch.model.record import Device, Peak, Peaks, Vendor
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-def test_known_devices_have_their_datasheet_figures(started: Roofwatch) -> None:
+def test_known_devices_have_their_datasheet_figures(roofwatch: Roofwatch) -> None:
     """The A100 SXM 80 GB: 312 TFLOP/s in bf16 and 2.039 TB/s, so a ridge of 153 in the table; the source is named."""
-    done = started("devices", "list", "--format", "json")
+    done = roofwatch("devices", "list", "--format", "json")
     assert done.returncode == 0
     a100 = next(row for row in json.loads(done.stdout)["rows"] if row["model"] == "NVIDIA A100 SXM4 80 GB")
     assert a100["peaks"]["flops"]["bf16/matrix"] == {"value": 312e12, "source": "datasheet"}
     assert a100["peaks"]["bandwidth"] == {"value": 2.039e12, "source": "datasheet"}
-    line = next(line for line in started("devices", "list").stdout.splitlines() if "A100 SXM4 80" in line)
+    line = next(line for line in roofwatch("devices", "list").stdout.splitlines() if "A100 SXM4 80" in line)
     assert line.split()[-2:] == ["153", "datasheet"]
     assert "2.04 T" in line
 
 
-def test_a_calibration_is_kept_and_found(started: Roofwatch, tmp_path: Path) -> None:
+@pytest.mark.timeout(240)
+def test_a_calibration_is_kept_and_found(started: Roofwatch, roofwatch: Roofwatch, tmp_path: Path) -> None:
     """Measured with one thread: plausible figures, in the cache, in the list, and the doctor's line turns to ok.
 
     With --force, since this machine may be busy; the doctor then says that the figures may be too low.
     """
-    done = started("devices", "calibrate", "--threads", "1", "--format", "json", "--force")
+    done = started("devices", "calibrate", "--threads", "1", "--format", "json", "--force", timeout=110)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)["rows"][0]
     assert (row["vendor"], row["units"]) == ("cpu", 1)
@@ -49,7 +50,7 @@ def test_a_calibration_is_kept_and_found(started: Roofwatch, tmp_path: Path) -> 
     assert 5e8 < row["peaks"]["bandwidth"]["value"] < 1e12
     assert {peak["source"] for peak in row["peaks"]["flops"].values()} == {"measured"}
     assert (tmp_path / "cache" / "roofwatch" / "peaks.json").exists()
-    first = json.loads(started("devices", "list", "--format", "json").stdout)["rows"][0]
+    first = json.loads(roofwatch("devices", "list", "--format", "json").stdout)["rows"][0]
     assert first["peaks"] == row["peaks"]
     lines = started("doctor", "--threads", "1").stdout.splitlines()
     told = "warn  calibration" if first["uncertain"] else "ok    calibration"
@@ -116,7 +117,7 @@ def test_figures_of_a_busy_machine_stay_marked(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_more_threads_that_reach_less_are_a_contradiction(
-    started: Roofwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    roofwatch: Roofwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """168 GFLOP/s with one thread and 145 with two cannot be: one sentence with the command, from list and doctor."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -129,13 +130,13 @@ def test_more_threads_that_reach_less_are_a_contradiction(
     assert (check.status, check.advice) == ("warn", "when nothing else runs: roofwatch devices calibrate --threads 2")
     assert check.detail == "may be too low with 2 threads: 1 thread had more in fp32/matrix"
     assert doctor.calibration(doctor.Asked(sys.executable, "/nowhere/a.sock", "127.0.0.1:1", 1)).status == "ok"
-    done = started("devices", "list")
+    done = roofwatch("devices", "list")
     assert done.stderr == (
         "roofwatch: this CPU's figures marked ? may be too low (2 threads: 1 thread had more in fp32/matrix); "
         "when nothing else runs: roofwatch devices calibrate --threads 2.\n"
     )
     assert [line.endswith(" measured ?") for line in done.stdout.splitlines()[1:3]] == [False, True]
-    rows = json.loads(started("devices", "list", "--format", "json").stdout)["rows"]
+    rows = json.loads(roofwatch("devices", "list", "--format", "json").stdout)["rows"]
     assert [row["uncertain"] for row in rows[:2]] == [None, "1 thread had more in fp32/matrix"]
 
 
@@ -161,17 +162,17 @@ def test_beside_a_busy_process_nothing_is_kept(started: Roofwatch, tmp_path: Pat
     assert not (tmp_path / "cache" / "roofwatch" / "peaks.json").exists()
 
 
-def test_an_unwritable_cache_is_told(started: Roofwatch) -> None:
+def test_an_unwritable_cache_is_told(roofwatch: Roofwatch) -> None:
     """One sentence with the path, exit 1, before anything is measured."""
-    done = started("devices", "calibrate", "--threads", "1", env={"XDG_CACHE_HOME": "/proc/nowhere"})
+    done = roofwatch("devices", "calibrate", "--threads", "1", env={"XDG_CACHE_HOME": "/proc/nowhere"})
     assert (done.returncode, done.stdout) == (1, "")
     assert "/proc/nowhere" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_device_that_is_not_there(started: Roofwatch) -> None:
+def test_a_device_that_is_not_there(roofwatch: Roofwatch) -> None:
     """A name that is none: usage, exit 2, one sentence."""
-    done = started("devices", "calibrate", "--device", "abacus")
+    done = roofwatch("devices", "calibrate", "--device", "abacus")
     assert (done.returncode, done.stdout) == (2, "")
     assert "abacus" in done.stderr
 

@@ -104,7 +104,7 @@ PHASES = {"armed": (40, 0.0), "open": (40, 0.03), "closing": (15, 0.055)}  # ms 
 def test_exit_in_a_window_is_as_fast_as_without(jobs: Jobs, agent: LittleAgent, phase: str) -> None:
     """Told to stop at a moment of a window, the job is held back by the hook for less than 50 ms.
 
-    Measured inside the job, between two atexit functions around the hook's own; the best of three, as other programs
+    Measured inside the job, between two atexit functions around the hook's own; the best of six, as other programs
     share the machine. (A close cannot be broken off: one of thousands of events holds an exit back for longer.)
     """
     around = (
@@ -112,7 +112,7 @@ def test_exit_in_a_window_is_as_fast_as_without(jobs: Jobs, agent: LittleAgent, 
     )
     code = around + TRAIN + LOOP + "atexit.register(lambda: stamps.append(time.monotonic_ns()))\nsys.exit(5)\n"
     held = []
-    while not held or (held[-1] > 50 and len(held) < 3):
+    while not held or (held[-1] > 50 and len(held) < 6):
         job = jobs.start(code, agent.path, run=True)
         connection = agent.accept()
         connection.take(max_ms=40)
