@@ -14,7 +14,7 @@ from roofwatch.model.histogram import GAMMA, Histogram, bucket_of
 from roofwatch.model.record import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -123,11 +123,10 @@ def _fold(records: Records, order: Ints, starts: Ints, max_groups: int, other: i
     return replace(records, **columns)
 
 
-def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[RawGroup]:
-    first = order[starts]
-    duration = records.duration[order]
-    in_step = records.in_step[order]
-    numbers = zip(
+def _sums(records: Records, order: Ints, starts: Ints) -> Iterator[tuple[Any, ...]]:
+    """The figures of each group: calls, total, least, most, histogram, calls and time in steps, and what all share."""
+    duration, in_step = records.duration[order], records.in_step[order]
+    return zip(
         np.diff(np.append(starts, len(order))).tolist(),
         np.add.reduceat(duration, starts).tolist(),
         np.minimum.reduceat(duration, starts).tolist(),
@@ -141,6 +140,11 @@ def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[R
         _distinct(records.op_row[order], starts),
         strict=True,
     )
+
+
+def _groups(records: Records, texts: Texts, order: Ints, starts: Ints) -> list[RawGroup]:
+    first = order[starts]
+    numbers = _sums(records, order, starts)
     keys = zip(*(getattr(records, key)[first].tolist() for key in _KEYS), strict=True)
     graphs = [None] * len(first) if records.graph is None else records.graph[first].tolist()
     inputs = Inputs(texts.inputs)
