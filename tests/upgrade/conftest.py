@@ -17,7 +17,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # machine; the import mode leaves the path alone
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "store"))  # postgres_server
+
 from machine import Machine, Version
+from postgres_server import Postgres, running_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 # What ran before this version: the commit that was released last. Set it to the new one with each release.
@@ -67,11 +70,24 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Version:
     return Version("previous", python)
 
 
-@pytest.fixture
-def machine() -> Iterator[Machine]:
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real Postgres."""
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     """A machine without anything running; its folder is short, since a socket's path may have 107 bytes."""
+    url = ""
+    if request.param == "postgres":
+        if not LONG:
+            pytest.skip("ROOFWATCH_UPGRADE=long runs it")
+        server: Postgres = request.getfixturevalue("postgres")
+        url = server.url(server.create())
     folder = Path(tempfile.mkdtemp(prefix="rw-"))
-    made = Machine(folder)
+    made = Machine(folder, url)
     try:
         yield made
     finally:

@@ -137,6 +137,11 @@ class Machine:
 
     def _read(self, statement: str) -> list[Any]:
         """Of the store's database, past all of its own code."""
+        if self.url.startswith("postgresql"):
+            import psycopg  # noqa: PLC0415  # skipped where it is not there
+
+            with psycopg.connect(self.url.replace("+psycopg", "")) as connection:
+                return connection.execute(statement).fetchall()
         with closing(sqlite3.connect(self.folder / "store.db")) as file:
             return file.execute(statement).fetchall()
 
