@@ -171,6 +171,9 @@ class PlainPath:
 
     def cut(self) -> None:
         """Close and save at once: the stall. Where nothing is open (a close was broken off): nothing."""
+        self._finish(keep=True)
+
+    def _finish(self, keep: bool) -> None:
         self.thread = None
         if not self.bindings.torch._C._autograd._profiler_enabled():  # without one, closing would end the process
             return
@@ -179,7 +182,7 @@ class PlainPath:
             result = self.bindings.disable()
             stamps.append(time.monotonic_ns())
             try:
-                self.fd = save_private(result.save)
+                self.fd = save_private(result.save) if keep else -1
             finally:
                 stamps.append(time.monotonic_ns())
                 del result
@@ -225,9 +228,9 @@ class PlainPath:
         return False
 
     def abandon(self, cut: bool) -> None:
-        """The process ends."""
+        """The process ends: nobody waits for the trace, and to save it takes longer than to close."""
         if cut and not self.foreign():
-            self.cut()
+            self._finish(keep=False)
 
     @property
     def timed(self) -> bool:
