@@ -105,10 +105,10 @@ def _as_much(
     if not less or (more - less) * ALIKE <= more:
         return Match(tier, (left,), (right,)), [], []
     if a > b:
-        part = left.part(Fraction(b, a))
-        return Match(tier, (part,), (right,)), [left.less(part)], []
-    part = right.part(Fraction(a, b))
-    return Match(tier, (left,), (part,)), [], [right.less(part)]
+        part, rest = left.split(Fraction(b, a))
+        return Match(tier, (part,), (right,)), [rest], []
+    part, rest = right.split(Fraction(a, b))
+    return Match(tier, (left,), (part,)), [], [rest]
 
 
 def _amounts(left: Piece, right: Piece, weight: tuple[int, int], scale: float) -> tuple[Number, Number]:

@@ -61,18 +61,25 @@ class Piece(NamedTuple):
     weights: frozenset[object]  # what its weight's sizes may be
 
     def part(self, share: Fraction) -> Piece:
-        """So much of it; with ``less`` it adds up to the whole."""
+        """So much of it; with what ``split`` gives beside it, it adds up to the whole."""
+        up, down = share.numerator, share.denominator
+        calls = _times(self.calls, up, down)
         return self._replace(
-            ns=int(self.ns * share),
-            calls=self.calls * share,
-            roof_ns=None if self.roof_ns is None else self.roof_ns * float(share),
-            counted=tuple((c[0] * share, *c[1:]) for c in self.counted),
+            ns=self.ns * up // down,
+            calls=calls,
+            roof_ns=None if self.roof_ns is None else self.roof_ns * (up / down),
+            counted=tuple([(calls if c[0] == self.calls else _times(c[0], up, down), *c[1:]) for c in self.counted]),
         )
 
-    def less(self, part: Piece) -> Piece:
-        """What is left of it without a part."""
-        rest = self.part(1 - Fraction(part.calls) / self.calls)
-        return rest._replace(ns=self.ns - part.ns)
+    def split(self, share: Fraction) -> tuple[Piece, Piece]:
+        """So much of it, and what is left of it without that."""
+        part = self.part(share)
+        return part, self.part(1 - share)._replace(ns=self.ns - part.ns)
+
+
+def _times(calls: Number, up: int, down: int) -> Fraction:
+    """As a product of fractions, which takes twice as long."""
+    return Fraction(calls.numerator * up, calls.denominator * down)
 
 
 def pieces_of(sums: Iterable[StatSum], *, stepping: bool, phases: bool) -> list[Piece]:

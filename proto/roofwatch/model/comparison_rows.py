@@ -147,7 +147,8 @@ def _row(one: _Timed, left: Taken, right: Taken, left_ns: int, right_ns: int, *,
 
 
 def _exact(figure: Number, units: Fraction) -> float:
-    return float(figure * units.denominator / units.numerator)
+    # Of whole numbers a quotient is rounded as that of their fractions is.
+    return figure.numerator * units.denominator / (figure.denominator * units.numerator)
 
 
 def as_json(row: Row, *, right_behind: bool) -> dict[str, Any]:

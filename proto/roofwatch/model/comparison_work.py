@@ -89,7 +89,9 @@ def as_much(left: Fraction | None, right: Fraction | None) -> bool:
     """Whether two counts of FLOPs are as much work; nothing says no where one is unknown."""
     if not left or not right:
         return True
-    return max(left / right, right / left) <= AS_MUCH
+    less, more = sorted((left, right))
+    up, down = AS_MUCH.as_integer_ratio()
+    return more.numerator * less.denominator * down <= less.numerator * more.denominator * up
 
 
 def same_work(left: Taken, right: Taken) -> bool:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
 from roofwatch.store.blocks import Ints
+from roofwatch.store.clickhouse.chosen import tables_of
 from roofwatch.store.clickhouse.reading import kept, text_of
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S
 from roofwatch.store.rollup_sources import Conditions
@@ -99,9 +100,18 @@ def states(connection: Connection, owners: Conditions, since_ns: int, until_ns: 
     """The pieces of some owners (conditions of processes and nodes) that begin in a time; None where there are many."""
     where = f"bucket_unix_ns >= {since_ns} AND bucket_unix_ns < {until_ns}"
     if owners:
-        query = select(processes.c.id).join(nodes, nodes.c.id == processes.c.node_id).where(*owners)
-        where += f" AND process_id IN ({text_of(connection, query)})"
+        where += f" AND process_id IN ({text_of(connection, _processes(owners))})"
     columns = kept(connection, f"{_READ}{where} LIMIT {MOST + 1}", NAMES)
     if len(columns["grain"]) > MOST:
         return None
     return States({name: column.astype(np.int64) for name, column in columns.items()}, bool(owners))
+
+
+def _processes(owners: Conditions) -> Select[Any]:
+    """Those that are meant; joined with nodes where a condition speaks of both, which takes a quarter longer."""
+    p, of = processes.c, [(one, tables_of(one)) for one in owners]
+    if not all(tables in ({processes.name}, {nodes.name}) for _, tables in of):
+        return select(p.id).join(nodes, nodes.c.id == p.node_id).where(*owners)
+    query = select(p.id).where(*(one for one, tables in of if tables == {processes.name}))
+    hosts = [one for one, tables in of if tables == {nodes.name}]
+    return query.where(p.node_id.in_(select(nodes.c.id).where(*hosts))) if hosts else query
