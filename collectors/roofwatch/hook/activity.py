@@ -67,10 +67,12 @@ class Activity:
                 return False
             pause(LOOK_S if waited < SLOWER_AFTER_S else SLOW_LOOK_S)
             now = self.look()
-            if busy(before, now):
+            # On a machine that is overloaded a look comes late, and what only polls has used more until then.
+            if busy(before, now, max(1.0, (now.at - before.at) / (SLOW_LOOK_S * 1e9))):
                 return True
             if now.cpu - before.cpu >= STIRS_NS and time.monotonic() - self._fed >= self._hungry_s:
                 self.trial = True
+                self._hungry_s = min(2 * self._hungry_s, HUNGRY_MOST_S)  # unless there turns out to be something in it
                 return True
             before = now
 
@@ -89,9 +91,10 @@ class Activity:
         return begun is None or used or now.at - begun.at >= TRIAL_S * 1e9
 
     def tried(self, fd: int) -> bool:
-        """Whether there was anything in a trial, by its trace. Where there was not the next one is further away."""
-        found = holds_work(fd)
-        self._hungry_s = HUNGRY_S if found else min(2 * self._hungry_s, HUNGRY_MOST_S)
+        """Whether there was anything in a trial, by its trace; -1 where whoever analysed it has said so."""
+        found = fd < 0 or holds_work(fd)
+        if found:
+            self._hungry_s = HUNGRY_S
         return found
 
     def ends(self) -> Optional[int]:
@@ -106,9 +109,9 @@ class Activity:
         self._hungry_s = HUNGRY_S
 
 
-def busy(before: Look, now: Look) -> bool:
-    """Whether the process did something between two looks."""
-    return now.launched != before.launched or now.cpu - before.cpu >= BUSY_NS
+def busy(before: Look, now: Look, times: float = 1.0) -> bool:
+    """Whether the process did something between two looks; ``times`` as much is needed."""
+    return now.launched != before.launched or now.cpu - before.cpu >= BUSY_NS * times
 
 
 def active_ns(before: Look, begun: Look, end: Look) -> int:

@@ -171,7 +171,7 @@ class Taker(Phases):
                 self.path.start()
             fd = -1 if self.path.apart else self._save(window, result)
         taken = trace.Taken(self._save(window, result) if fd < 0 else fd)
-        if window.trial and not self.path.apart and not self.activity.tried(taken.fd):
+        if window.trial and not self.activity.tried(-1 if self.path.apart else taken.fd):
             taken.close()
             raise Refused(protocol.IDLE, "no op")
         self.windows += 1
