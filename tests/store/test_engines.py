@@ -48,6 +48,11 @@ from roofwatch.store.whose import Whose
 END_NS = BEGIN_NS + DAYS * DAY_NS
 pytestmark = pytest.mark.timeout(600)  # the fixtures live through it three times
 
+GROUPED = {
+    f"top_by {by}": {"by": by, "every_ns": every} if every else {"by": by}
+    for by, every in (("op", 0), ("kind", HOUR_NS), ("module", 0), ("node", DAY_NS), ("device", 0))
+}
+NAMES = (*QUERIES, *ASKED, *GROUPED)  # what is asked of every engine
 STAGES = ("raw", "late", "pruned", "summed")
 KEEP = Keep(3600, 2 * 86_400, 400 * 86_400)
 SCOPES = (
@@ -142,9 +147,9 @@ class Engine:
         """Every query there is; while there is everything to answer from also of a part, and with a limit."""
         if stage not in self.stages:
             return
-        own = {"window": {"uid": uid[:12]}, "whatif": {"bandwidth": 2.0}}
+        own: dict[str, Any] = {"window": {"uid": uid[:12]}, "whatif": {"bandwidth": 2.0}, **GROUPED}
         queries = Queries(self.db)
-        for name in (*QUERIES, *ASKED):
+        for name in NAMES:
             sides = name in {"compare", "regressions"}
             other = Filter(device="h100", labels={"version": "v2"}) if sides else None
             more: dict[str, Any] = {"device": "h100", "labels": {"version": "v1"}} if sides else {}
@@ -154,7 +159,7 @@ class Engine:
             for scope, limit in scopes[-1:] if self.briefly else scopes:
                 asked = dataclasses.replace(scope, **more)
                 try:
-                    answer = queries.run(name, asked, limit, other, own.get(name))
+                    answer = queries.run(name.partition(" ")[0], asked, limit, other, own.get(name))
                     answer.pop("upto", None)  # a number of the store's own: repetitions leave gaps on Postgres
                     told.append(json.dumps(answer, allow_nan=False))
                 except RoofwatchError as error:
@@ -254,7 +259,7 @@ def test_what_became_of_segments(engines: dict[str, Engine], rows: Engine) -> No
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.parametrize("name", [*QUERIES, *ASKED])
+@pytest.mark.parametrize("name", NAMES)
 def test_answers_are_identical(engines: dict[str, Engine], stage: str, name: str) -> None:
     """The same text, to the last digit."""
     expected, found = (engine.answers[stage, name] for engine in engines.values())
@@ -272,7 +277,7 @@ def without_sources(told: str) -> Any:
     return answer
 
 
-@pytest.mark.parametrize("name", [*QUERIES, *ASKED])
+@pytest.mark.parametrize("name", NAMES)
 def test_answers_of_clickhouse_are_identical(engines: dict[str, Engine], rows: Engine, name: str) -> None:
     """The same once all is summed up; before that but for the tables, as ClickHouse sums up at its own time."""
     late, summed = (engines["sqlite"].answers[stage, name] for stage in ("late", "summed"))
