@@ -212,7 +212,7 @@ def test_forked_children_after_and_inside_windows(jobs: Jobs, agent: LittleAgent
     ended = jobs.end(job)
     assert answers == [protocol.WINDOW] * 12
     assert ended.code == 0
-    own = ("USDT:", "gpuGetDeviceCount failed")  # lines of the children's profilers; the second: no GPU, a build for one
+    own = ("USDT:", "gpuGetDeviceCount failed")  # of the children's profilers; the second without a GPU
     assert all(any(word in line for word in own) for line in ended.err.splitlines())
     lines = ended.out.split("\n")[:-1]
     children = [line for line in lines if line != "3"]
