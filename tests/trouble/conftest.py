@@ -40,6 +40,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "sqlite":
         return Place(tmp_path / "store.db")
     server: Postgres = request.getfixturevalue("postgres")
+    server.start()  # it may still recover from the test before
     return Place(tmp_path / "store.db", server, server.create())
 
 

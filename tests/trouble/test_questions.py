@@ -20,7 +20,8 @@ Start = Callable[..., RunningStore]
 
 @pytest.fixture
 def place(tmp_path: Path, postgres: Postgres) -> Place:
-    """A database of Postgres."""
+    """A database of Postgres, which may still recover from the test before."""
+    postgres.start()
     return Place(tmp_path / "none", postgres, postgres.create())
 
 
