@@ -41,6 +41,26 @@ def test_what_comes_meanwhile_is_the_next_rounds(journal: Journal) -> None:
         assert len(journal.sealed(kept, 1000)[1]) == 2
 
 
+def test_a_batch_of_a_store_before_this_version(journal: Journal) -> None:
+    """Its number was written into each entry; it stays as it was sealed, and what came later is the next."""
+    note(journal, 3)
+    with journal.write() as kept:
+        kept.exec_driver_sql("UPDATE entries SET batch = 7 WHERE id <= 2")
+        kept.exec_driver_sql("INSERT INTO meta VALUES ('batch', 7)")
+    for _ in range(2):
+        with journal.write() as kept:
+            number, entries = journal.sealed(kept, 1)
+            assert (number, [entry.older for entry in entries]) == (7, [True, True])
+    with journal.write() as kept:
+        journal.done(kept, 7)
+        number, entries = journal.sealed(kept, 1)
+        assert (number, [(entry.id, entry.older) for entry in entries]) == (8, [(3, False)])
+        journal.done(kept, 8)
+        assert journal.sealed(kept, 1) is None
+        assert kept.exec_driver_sql("SELECT count(*) FROM sealed").scalar() == 0
+    assert journal.waiting()[0] == 0
+
+
 def test_the_partition_of_imported_windows_is_no_day(journal: Journal) -> None:
     """Of pieces of 1 January 1970 and of the day after, all summed up and old, only the second is dropped."""
     with journal.write() as kept:

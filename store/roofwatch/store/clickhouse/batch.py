@@ -5,7 +5,7 @@ All of it may be done again: dimensions are the same rows, and each table of win
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -30,7 +30,7 @@ DIMENSIONS = ("nodes", "devices", "texts", "signatures", "device_sets", "process
               "agent_drops", "process_states")  # fmt: skip
 BLOCK_ROWS = 8_000  # kernels made columns of at once: what fits a processor's cache
 PART_ROWS = 40_000  # kernels of one insert, or a few more: while the server takes one, the next is made
-BESIDE = 4  # inserts on their way at once, which mostly wait for a disk
+KERNELS, OTHERS = 2, 3  # inserts on their way at once: the server works on kernels, and for others waits for its disk
 PARTS = ("window_drops", "window_devices", "idle_causes", "collectives", "graphs")
 
 
@@ -49,17 +49,19 @@ class Batch:
         return [one for part in self.parts for one in part]
 
 
-def parts_of(work: Sequence[Unpacked | Hello], numbers: Sequence[Sequence[int]]) -> list[Numbered]:
+def parts_of(
+    work: Sequence[Unpacked | Hello], numbers: Sequence[Sequence[int]], part_rows: int = PART_ROWS
+) -> list[Numbered]:
     """The windows of segments with their numbers, but for those that were there before, in parts.
 
     What part a window is in follows from the segments alone: so a repeated batch has the same windows in each insert.
     """
     found: list[list[tuple[int, UnpackedWindow]]] = []
-    rows = PART_ROWS
+    rows = part_rows
     for one, own in zip(work, numbers, strict=True):
         if not isinstance(one, Unpacked):
             continue
-        if rows >= PART_ROWS:
+        if rows >= part_rows:
             found.append([])
             rows = 0
         rows += one.rows
@@ -67,8 +69,8 @@ def parts_of(work: Sequence[Unpacked | Hello], numbers: Sequence[Sequence[int]])
     return list(found)
 
 
-def _beside() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(BESIDE, "roofwatch-insert")
+def _threads(count: int, name: str) -> Callable[[], ThreadPoolExecutor]:
+    return lambda: ThreadPoolExecutor(count, f"roofwatch-{name}")
 
 
 @dataclass(slots=True)
@@ -77,7 +79,8 @@ class Tables:
 
     dimensions: Dimensions = field(default_factory=Dimensions)
     version: int = 0  # of labels: newer ones replace older ones
-    beside: ThreadPoolExecutor = field(default_factory=_beside)
+    kernels: ThreadPoolExecutor = field(default_factory=_threads(KERNELS, "kernels"))
+    beside: ThreadPoolExecutor = field(default_factory=_threads(OTHERS, "others"))
 
     def write_before(self, connection: Connection, batch: Batch) -> None:
         """All but the windows, an insert beside the other.
@@ -85,7 +88,7 @@ class Tables:
         In any order: no row counts before its window is there (``gather``, ``sums``), and windows come last.
         """
         running = [
-            self.beside.submit(_kernels, connection.engine, kept, f"{batch.token}-kernel_facts-{part}")
+            self.kernels.submit(_kernels, connection.engine, kept, f"{batch.token}-kernel_facts{part or ''}")
             for part, windows in enumerate(batch.parts)
             if (kept := [(number, w) for number, w in windows if number not in batch.late and len(w.facts)])
         ]

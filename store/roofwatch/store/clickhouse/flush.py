@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from roofwatch.store.clickhouse import holding, pieces, sums, upkeep
-from roofwatch.store.clickhouse.batch import Batch, Tables, parts_of
+from roofwatch.store.clickhouse.batch import PART_ROWS, Batch, Tables, parts_of
 from roofwatch.store.clickhouse.journal import Entry, Journal, envelope_of, hello_of
 from roofwatch.store.clickhouse.opening import ClickHouse
 from roofwatch.store.clickhouse.taking import weight
@@ -85,7 +86,8 @@ class Flusher:
     def _batch(self, number: int, entries: Sequence[Entry]) -> tuple[Batch, list[tuple[Any, ...]], pieces.Late]:
         """What is to be inserted, pieces that lack windows from then on, and windows of which sums alone are kept."""
         work = [self._work(entry) for entry in entries]
-        parts = parts_of(work, [entry.numbers for entry in entries])
+        older = any(entry.older for entry in entries)
+        parts = parts_of(work, [entry.numbers for entry in entries], sys.maxsize if older else PART_ROWS)
         with telling(self.database.url), self.database.engine.connect() as connection:
             holding.renew(connection, self.journal, self.now_ns())
             had = holding.known_before(connection, self.journal, [one for part in parts for one in part])

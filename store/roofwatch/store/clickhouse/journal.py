@@ -47,6 +47,8 @@ _DDL = (
     """CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER,
     received_unix_ns INTEGER, rows INTEGER, payload BLOB, numbers BLOB)""",
     "CREATE INDEX IF NOT EXISTS entries_batch ON entries (batch)",
+    # A batch is told by its last entry: to write its number into each would write all that came once more.
+    "CREATE TABLE IF NOT EXISTS sealed (batch INTEGER PRIMARY KEY, upto INTEGER)",
     # Sums with late windows, from when they are made until their batch is done.
     """CREATE TABLE IF NOT EXISTS staged (batch INTEGER, grain INTEGER, bucket_unix_ns INTEGER, process_id INTEGER,
     sums TEXT, PRIMARY KEY (batch, grain, bucket_unix_ns, process_id)) WITHOUT ROWID""",
@@ -62,6 +64,7 @@ class Entry:
     id: int
     received_unix_ns: int
     numbers: tuple[int, ...]
+    older: bool = False  # in a batch of a store before this version, whose kernels were one insert
 
 
 @dataclass(slots=True)
@@ -129,28 +132,43 @@ class Journal:
 
         A sealed batch never changes.
         """
-        number = connection.exec_driver_sql("SELECT min(batch) FROM entries").scalar()
-        if number is None:
-            waiting = connection.exec_driver_sql(
-                "SELECT id, rows FROM entries WHERE id <= ? ORDER BY id LIMIT 10000",
-                (MOST_ID if last is None else last,),
-            ).all()
-            if not waiting:
-                return None
-            total, upto = 0, 0
-            for identity, count in waiting:
-                total, upto = total + count, identity
-                if total >= rows:
-                    break
-            number = self.next(connection, "batch")
-            connection.exec_driver_sql("UPDATE entries SET batch = ? WHERE id <= ?", (number, upto))
+        first = connection.exec_driver_sql("SELECT batch, upto FROM sealed ORDER BY batch").first()
+        known = (int(first[0]), int(first[1])) if first is not None else self._older(connection)
+        known = known or self._seal(connection, rows, last)
+        if known is None:
+            return None
+        number, upto = known
         found = raw(connection).execute(
-            "SELECT id, received_unix_ns, numbers FROM entries WHERE batch = ? ORDER BY id", (number,)
+            "SELECT id, received_unix_ns, numbers, batch IS NOT NULL FROM entries WHERE id <= ? ORDER BY id", (upto,)
         )
         return int(number), [
-            Entry(identity, received, tuple(np.frombuffer(numbers, np.int64).tolist()))
-            for identity, received, numbers in found
+            Entry(identity, received, tuple(np.frombuffer(numbers, np.int64).tolist()), bool(older))
+            for identity, received, numbers, older in found
         ]
+
+    def _older(self, connection: Connection) -> tuple[int, int] | None:
+        """The batch that a store before this version sealed, which wrote its number into each entry."""
+        query = "SELECT batch, max(id) FROM entries WHERE batch IS NOT NULL GROUP BY batch ORDER BY batch LIMIT 1"
+        found = connection.exec_driver_sql(query).first()
+        if found is None:
+            return None
+        connection.exec_driver_sql("INSERT INTO sealed VALUES (?, ?)", (found[0], found[1]))
+        return int(found[0]), int(found[1])
+
+    def _seal(self, connection: Connection, rows: int, last: int | None) -> tuple[int, int] | None:
+        waiting = connection.exec_driver_sql(
+            "SELECT id, rows FROM entries WHERE id <= ? ORDER BY id LIMIT 10000", (MOST_ID if last is None else last,)
+        ).all()
+        if not waiting:
+            return None
+        total, upto = 0, 0
+        for identity, count in waiting:
+            total, upto = total + count, int(identity)
+            if total >= rows:
+                break
+        number = self.next(connection, "batch")
+        connection.exec_driver_sql("INSERT INTO sealed VALUES (?, ?)", (number, upto))
+        return number, upto
 
     def payload(self, entry: int) -> bytes:
         """What was written down."""
@@ -160,7 +178,9 @@ class Journal:
 
     def done(self, connection: Connection, batch: int) -> None:
         """A batch is in ClickHouse."""
-        for table in ("entries", "staged"):
+        upto = "(SELECT upto FROM sealed WHERE batch = ?)"
+        connection.exec_driver_sql(f"DELETE FROM entries WHERE id <= {upto}", (batch,))  # noqa: S608 - our own words
+        for table in ("sealed", "staged"):
             connection.exec_driver_sql(f"DELETE FROM {table} WHERE batch = ?", (batch,))  # noqa: S608 - our own names
 
     def staged(self, connection: Connection, batch: int, key: tuple[int, int, int]) -> dict[str, Any] | None:
