@@ -42,7 +42,7 @@ DRAINED_WITHIN_S, IDLE_WITHIN_S = 120.0, 45.0
 # Threads and descriptors that come with the first work and stay: pools, connections.
 POOLS = {"store": (8, 8), "agent": (1, 3)}
 SAVING = "/roofwatch-window-"  # a folder that a killed job leaves, empty but for a link, for ten minutes
-WINDOWS_LEAST = 0.05  # a second and agent; fewer prove nothing
+WINDOWS_LEAST = 0.05  # a second of chaos and agent; fewer prove nothing
 
 
 def faketime() -> str:
@@ -87,7 +87,7 @@ class Soak:
         self._wait(self._drained, DRAINED_WITHIN_S, "spools did not empty")
         self._wait(lambda: not site.workers("a") + site.workers("b"), IDLE_WITHIN_S, "parse workers did not end")
         self._at_rest(new)
-        self._stop()
+        self._stop(length)
         self.findings += trouble.wrong + site.slots.wrong + [u for p in site.parts.values() for u in p.unmeant]
         self._told(trouble, length)
 
@@ -145,7 +145,7 @@ class Soak:
             if slope.grows():
                 self.findings.append(f"memory is not flat: {slope.told()}")
 
-    def _stop(self) -> None:
+    def _stop(self, length: float) -> None:
         """Everything in order; then the accounts, and what is left over."""
         site = self.site
         for name in ("agent a", "agent b"):
@@ -157,12 +157,12 @@ class Soak:
         self.findings += [wrong] if wrong else []
         held = site.stored()
         self.findings += ledger.compare(site.spools.values(), held)
-        self._windows(held)
+        self._windows(held, length)
         site.server.postgres.stop()
         site.network.close()
         self._left_over()
 
-    def _windows(self, held: ledger.Held) -> None:
+    def _windows(self, held: ledger.Held, length: float) -> None:
         for name, spool in site_spools(self.site):
             sealed = [uid for segment in spool.segments.values() for uid in segment.uids]
             there = held.segments.get(spool.agent, set())
@@ -173,7 +173,7 @@ class Soak:
                 f"{len(sealed) - stored} given up; told drops: {drops}"
                 f"; stored and told as given up, as their acks were lost: {spool.stored_and_told}"
             )
-            if len(sealed) < WINDOWS_LEAST * self.seconds:
+            if len(sealed) < WINDOWS_LEAST * length:
                 self.findings.append(f"agent {name} sealed {len(sealed)} windows only: this soak proves nothing")
 
     def _left_over(self) -> None:

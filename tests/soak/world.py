@@ -31,6 +31,7 @@ from roofwatch.store.queries import Queries
 POSTGRES_ROOM, SPOOL_ROOM = "400m", "24m"
 DATABASE = "soak"
 AFTER_S = 15.0  # so long what went wrong may show
+READY = b"database system is ready to accept connections"  # says Postgres
 FAR = "4000d"  # clocks are stepped: what is of another day must not be old
 
 
@@ -104,16 +105,28 @@ class Server:
     started: int = 0
     deaths: int = 0
     bad_until: float = 0.0
+    starting_from: int | None = None  # of its log, since it was launched and until it is ready
 
     def look(self) -> None:
         """As a supervisor does."""
         process = self.postgres.process
+        if self.starting_from is not None:
+            self._look_whether_ready(self.starting_from)
         if time.monotonic() < self.down_until or (process is not None and process.poll() is None):
             return
         self.deaths += process is not None
+        self.starting_from = self._log().stat().st_size
         self.postgres.launch()
         self.started += 1
+
+    def _log(self) -> Path:
+        return self.postgres.folder / "log"
+
+    def _look_whether_ready(self, log_from: int) -> None:
+        """By its log: a question would wait where it is stopped. On a busy machine recovery takes a while."""
         self.bad_until = time.monotonic() + AFTER_S
+        if READY in self._log().read_bytes()[log_from:]:
+            self.starting_from = None
 
     def kill(self, until: float) -> None:
         """All of it."""
