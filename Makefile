@@ -38,7 +38,7 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 # third of it waits for programs that it starts. What takes windows of live jobs waits most of the time, for
 # interpreters, intervals and deadlines: three, too. One by one what says of this machine what holds while it is quiet.
 COMPUTE := tests/capture tests/trouble tests/store tests/store_clickhouse tests/fuzz tests/packaging tests/trust tests/cli tests/report tests/agent tests/soak tests/timeline tests/reader tests/regressions tests/machines tests/compare tests/ascend tests/padding tests/proto tests/ranks tests/roofline tests/whatif
-LIVE := tests/upgrade tests/deploy tests/stress tests/e2e/test_ranks.py tests/e2e/test_first_light.py tests/node tests/ascend_live tests/hook
+LIVE := tests/upgrade tests/deploy tests/e2e/test_ranks.py tests/e2e/test_first_light.py tests/node tests/ascend_live tests/hook
 .PHONY: test
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu

@@ -14,7 +14,7 @@ WINDOWS = os.environ.get("ROOFWATCH_STRESS_WINDOWS")
 SHORT = {"8 busy threads": 4, "thread churn": 4, "forks": 4, "DataLoader": 4, "exit": 10}
 
 
-@pytest.mark.timeout(0 if WINDOWS else 110)
+@pytest.mark.timeout(0 if WINDOWS else 300)
 def test_no_window_harms_a_job() -> None:
     """No crash, no hang, no line on stderr, whatever the threads of the job do."""
     runs = {"": int(WINDOWS)} if WINDOWS else SHORT
