@@ -120,12 +120,13 @@ class PlainPath:
     any_thread = False
     warms = False
     apart = False
+    loader: Optional[ConfigLoader] = None  # kineto's; where another profiler records, there is none to end
 
     def __init__(self, bindings: Bindings) -> None:
         self.bindings: Any = bindings
         severity()  # a build whose messages cannot be muted gets no windows
         try:
-            self.loader: Optional[ConfigLoader] = ConfigLoader(bindings.torch)
+            self.loader = ConfigLoader(bindings.torch)
         except (AttributeError, OSError):  # not exported by this build: as a profiler of the job's own would leave it
             self.loader = None
         self.started = False
@@ -260,7 +261,7 @@ class NoPath(PlainPath):
     timed = True
 
     def __init__(self) -> None:
-        self.bindings = self.loader = None
+        self.bindings = None
         self.thread = None
         self.fd = -1
 
