@@ -198,7 +198,8 @@ class NpuPath(PlainPath):
 
     def abandon(self, cut: bool) -> None:
         """The process ends."""
-        super().abandon(cut)
+        if cut and not self.foreign():
+            self.cut()
         self.free(None)
 
 

@@ -66,7 +66,8 @@ class Process:
             if taker.phase == CUT and whole:
                 taker.phase = CUT if taker.path.inherit() else IDLE
             elif taker.phase not in (IDLE, ARMED) or not whole:
-                taker.path.abandon(cut=taker.phase == OPEN)  # else C++ would trip over it when the child exits
+                if taker.phase == OPEN and not taker.path.apart:
+                    taker.path.abandon(cut=True)  # else C++ would trip over it when the child exits
                 taker.phase = LOST
             else:
                 taker.phase = IDLE
