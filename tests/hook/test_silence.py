@@ -228,11 +228,14 @@ def test_a_fork_in_the_seconds_after_a_window(jobs: Jobs, agent: LittleAgent) ->
     """
     code = """
     import os, sys, time
-    alive = []
-    os.register_at_fork(before=lambda: alive.append(session.over.locked()))  # runs after the hook's own
     TRAIN
     from _roofwatch_hook import job
-    taker, session = job._hook.taker, job._hook.session
+    taker = job._hook.taker
+    ours = []
+    def stack(frame):
+        while frame is not None:
+            yield frame.f_code.co_filename
+            frame = frame.f_back
     def fork(leave):
         sys.stdout.flush()
         if os.fork() == 0:
@@ -241,23 +244,29 @@ def test_a_fork_in_the_seconds_after_a_window(jobs: Jobs, agent: LittleAgent) ->
     def steps(until):
         while not until():
             step()
+            frames = sys._current_frames().values()
+            ours.append(sum(any(name.endswith("hook/session.py") for name in stack(frame)) for frame in frames))
             time.sleep(0.15)
     step()
     print("steps", flush=True)
     steps(lambda: taker.windows == 1)
     fork(os._exit)  # of ten steps after the window only the first are over
-    print(*alive)
     steps(lambda: taker.phase == "open")
     taker.window = None
     fork(sys.exit)
+    print(max(ours))
     """
     code = textwrap.dedent(code).replace("TRAIN", TRAIN)
     job = jobs.start(code, agent.path, run=True, OPENBLAS_NUM_THREADS="1")
     assert job.stdout is not None
     assert job.stdout.readline() == "steps\n"
-    agent.accept().ask(steps=1)
-    agent.accept().ask(steps=60, max_ms=30_000)
-    assert jobs.end(job) == Ended(0, "5\nFalse\n5\n", "")
+    first = agent.accept()
+    first.ask(steps=1)
+    try:
+        agent.accept(timeout=10).ask(steps=60, max_ms=30_000)
+    except TimeoutError:  # a thread of kineto's was still there: ours has stayed, too
+        first.ask(steps=60, max_ms=30_000)
+    assert jobs.end(job) == Ended(0, "5\n5\n1\n", "")
 
 
 @pytest.mark.parametrize("path", ["native", "plain"])
