@@ -18,7 +18,9 @@ from roofwatch.agent import counters, link
 from roofwatch.agent.config import MIB, Config
 
 QUEUE_MOST = 16  # each holds an open, perhaps unlinked file of tens of megabytes
-IDLE_S = 30.0  # after which a worker's 60 MB are worth more than the 0.2 s of CPU to start the next
+# After which a worker's 60 MB are worth more than the 0.2 s of CPU to start the next. Longer than the usual minute
+# between windows: of a node whose cores are all busy, 0.2 s a minute are most of what profiling would take.
+IDLE_S = 100.0
 WALL_FACTOR, WALL_SLACK_S = 2.0, 10.0  # a niced worker beside busy jobs gets its CPU time late
 COMMAND = (sys.executable, "-P", "-m", "roofwatch.agent.worker")
 # One thread, one heap: a small address space, so that the memory limit can be tight.
