@@ -72,7 +72,7 @@ bench: $(READY) ## measure every limit and print the table
 	$(BIN)/python bench/run.py
 
 .PHONY: bench-overhead
-bench-overhead: $(READY) ## measure what profiling costs jobs, on an idle machine (12 minutes; OVERHEAD_ARGS=--write: README)
+bench-overhead: $(READY) ## measure what profiling costs jobs, on an idle machine (7 minutes; OVERHEAD_ARGS=--write: README)
 	$(BIN)/python bench/overhead.py $(OVERHEAD_ARGS)
 
 .PHONY: stress

@@ -10,7 +10,7 @@ thread ÷ wall time, and its call in each optimizer step. Absent is what all of 
 
     python bench/overhead.py [--only CASE …] [--quick] [--write] [--json FILE]
 
-About 12 minutes on two idle cores. Exit 1 where a limit does not hold.
+About 7 minutes on two idle cores. Exit 1 where a limit does not hold.
 """
 
 from __future__ import annotations
