@@ -26,7 +26,7 @@ from roofwatch.agent.ranks import LISTED, Meeting
 from roofwatch.agent.scheduler import JITTER, Scheduler
 from roofwatch.agent.slot import Slot
 
-BEFORE_S = 0.3  # of a window's time the clock runs again, so that the last worker ends before it as it does in life
+BEFORE_S = 0.3  # of a window's time the clock runs again, so that what is due before it is done before it as in life
 FAR_S = 2.0  # a window put off by more than what ranks wait for each other
 LOOK_S = 0.002
 
