@@ -33,12 +33,14 @@ class Held:
 
     @staticmethod
     def of(pid: int) -> Held:
-        """Read from /proc."""
+        """Read from /proc. Raises ProcessLookupError where it has ended, whether or not somebody has waited for it."""
         names = []
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
                 names.append(kind_of(str(entry.readlink())))
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        if "RssAnon" not in told:
+            raise ProcessLookupError(f"process {pid} has ended, and has no memory any more")
         memory = sum(int(told[name].split()[0]) << 10 for name in ("RssAnon", "VmSwap"))
         return Held(tuple(sorted(names)), int(told["Threads"]), memory)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -156,3 +157,14 @@ def test_what_is_left_over_is_found(tmp_path: Path) -> None:
         "x has 6 threads, 3 when it was new",
     ]
     assert leaks.grown("x", new, old, threads=3, descriptors=2) == []
+
+
+def test_a_process_that_has_ended_holds_nothing() -> None:
+    """One that was killed, and that nobody has waited for yet, has a status without memory: it is told as gone."""
+    child = subprocess.Popen(["sleep", "60"])
+    assert leaks.Held.of(child.pid).memory > 0
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(OSError, match="has ended"):
+        leaks.Held.of(child.pid)
+    child.wait()
