@@ -79,13 +79,12 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def handle(task: link.Task, fd: int, read: Record, *, first: bool = False) -> link.Answer:
-    """Read one trace; everything that can be told is told as an answer. The ``first`` one paid for the process, too."""
+def handle(task: link.Task, fd: int, read: Record) -> link.Answer:
+    """Read one trace; everything that can be told is told as an answer."""
     # The limit is on the process, which reads several: each task gets its own share on top of what is used.
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_s()) + 1 + task.cpu_seconds, hard))
-    # With a CPU limit set the kernel moves this clock by ticks of a few milliseconds.
-    began = 0 if first else time.process_time_ns()
+    began = time.process_time_ns()  # with a CPU limit set the kernel moves this clock by ticks of a few milliseconds
     try:
         checked = trace.checked(fd, task.size, task.most_bytes)
         found = read(fd, task.format, task.context)
@@ -123,10 +122,8 @@ def _resident() -> int:
 
 def serve(sock: socket.socket, read: Record = record) -> None:
     """Answer tasks until the daemon hangs up, or this process has grown heavy."""
-    first = True
     while (received := link.receive_task(sock)) is not None:
-        answer = handle(*received, read, first=first)
-        first = False
+        answer = handle(*received, read)
         answer = replace(answer, last=_resident() > HEAVY_BYTES or answer.reason == counters.PARSE_MEMORY)
         link.send_answer(sock, answer)
         if answer.last:
