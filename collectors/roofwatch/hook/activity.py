@@ -17,17 +17,11 @@ LOOK_S, SLOW_LOOK_S = 0.01, 0.05  # between two looks, in the first second and a
 SLOWER_AFTER_S = 1.0
 BUSY_NS = 500_000  # of CPU time between two looks: a request; a timer or a poll is over before it has used so much
 STIRS_NS = 20_000  # of CPU time between two looks: more than nothing, so that there may be a request in it
-TRIAL_S, TRIAL_CPU_NS = (
-    5.0,
-    20_000_000,
-)  # a trial's length, and the CPU time after which enough was in it: some 4,000 ops
+TRIAL_S = 5.0  # a trial's length …
+TRIAL_CPU_NS = 20_000_000  # … and the CPU time after which enough was in it: some 4,000 ops
 HUNGRY_S, HUNGRY_MOST_S = 60.0, 3600.0  # without a window, before a trial; twice that after an empty one
-WORK = (
-    b'"cat": "cpu_op"',
-    b'"cat": "kernel"',
-    b'"cat": "gpu_memcpy"',
-    b'"cat": "gpu_memset"',
-)  # in a trace of kineto's
+# In a trace of kineto's.
+WORK = (b'"cat": "cpu_op"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"', b'"cat": "gpu_memset"')
 KNOWN_SHARE = 0.05  # of a core, in a window that tells how much CPU time work takes
 
 
