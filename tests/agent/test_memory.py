@@ -109,13 +109,15 @@ def test_what_is_turned_away_leaves_nothing(watched):
     def turn_away(count: int) -> None:
         for _ in range(count):
             for said in (b"GET / HTTP/1.1\r\n\r\n", HELLO):
-                with socket.socket(socket.AF_UNIX) as raw, suppress(OSError):  # after some, nobody listens to us
+                with socket.socket(socket.AF_UNIX) as raw, suppress(OSError):
                     raw.connect(str(agent.agent.socket))
                     raw.sendall(said)
                     while raw.recv(4096):
                         pass
 
     flat(agent, turn_away, 50)
+    connections = agent.agent.status()["connections"]
+    assert (connections["closed_bad_hello"], "rejected_flood" in connections) == (50 * (1 + MANY), False)
 
 
 def test_windows_leave_nothing(watched, job):

@@ -157,6 +157,8 @@ def test_one_rank_is_the_default_and_what_is_not_there_is_told(site: Site, job: 
     assert [(row["rank"], row["node"]) for row in answer["rows"]] == [(1, "node-b")]
     done = site.call("capture", "--job", job, "--rank", "1", "--rank", "7", "--rank", "9", "--steps", "1")
     assert (done.returncode, "ranks 7, 9 of 2: registered with no agent of this store." in done.stderr) == (4, True)
+    here = site.json("capture", "--job", job, "--rank", "0", "--rank", "1", "--node", "node-b", "--steps", "1")
+    assert [row["rank"] for row in here["rows"]] == [1]  # the other rank is elsewhere, and was not meant
     for words, code, told in (
         (("capture", "--job", "none"), 4, "no process of job none is registered with the 2 agents"),
         (("capture", "--node", "none"), 4, "no agent of node 'none' is connected"),

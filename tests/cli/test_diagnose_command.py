@@ -8,19 +8,13 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from roofwatch.model.diagnosis_mistakes import Conditions
 from roofwatch.model.diagnosis_report import KERNEL_KEYS
 from roofwatch.model.timeline import ROW_KEYS
 
-NOW = 1_770_000_000_000_000_000  # 2026-02-02
-
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
-Answer = dict[str, Any]
-STACKS = Conditions(steps=2, python_events=400, events=1000)
 QWEN = "kineto/h100_Qwen_Qwen1.5-0.5B-Chat.json.gz"
 
 

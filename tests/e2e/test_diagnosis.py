@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-Node = Any  # conftest.py
+from whole_path import Node
 
 # A batch takes 40 ms to load, and a step a few: the loader waits for a disk that is not there.
 SLOW_LOADER = """

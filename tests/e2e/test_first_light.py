@@ -11,12 +11,10 @@ import time
 from typing import Any
 
 import pytest
-from whole_path import wait_for
+from whole_path import Node, wait_for
 
 from roofwatch.hook.native import proved
 from roofwatch.model.answer_rows import ROW_KEYS
-
-Node = Any  # conftest.py
 
 
 def stored(node: Node) -> list[tuple[str, int]]:

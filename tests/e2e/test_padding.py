@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
-
-Node = Any  # conftest.py
+from whole_path import Node
 
 # Lengths 30, 128, 24, 77 padded to 128: 259 of 512 tokens are real; of their squares 900 + 16,384 + 576 + 5,929 =
 # 23,789 of 65,536.

@@ -6,12 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from typing import Any
 
 import pytest
-from whole_path import wait_for
-
-Node = Any  # conftest.py
+from whole_path import Node, wait_for
 
 SLOW = 1  # the rank
 # A batch of one takes rank 1 40 ms to load, or its step has twelve products more; a step is else a few milliseconds.

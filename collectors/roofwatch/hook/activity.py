@@ -66,7 +66,6 @@ class Activity:
                 return True
             if now.cpu - before.cpu >= STIRS_NS and time.monotonic() - self._fed >= self._hungry_s:
                 self.trial = True
-                self._hungry_s = min(2 * self._hungry_s, HUNGRY_MOST_S)  # unless there turns out to be something in it
                 return True
             before = now
 
@@ -79,16 +78,18 @@ class Activity:
         return self._begun is not None and busy(self._begun, self.look())
 
     def enough(self) -> bool:
-        """Whether a trial has gone on for as long as it may."""
+        """Whether enough has happened since a trial opened."""
         now, begun = self.look(), self._begun
-        used = begun is None or now.cpu - begun.cpu >= TRIAL_CPU_NS or now.launched != begun.launched
-        return begun is None or used or now.at - begun.at >= TRIAL_S * 1e9
+        return begun is None or now.cpu - begun.cpu >= TRIAL_CPU_NS or now.launched != begun.launched
+
+    def tried_for_long(self) -> bool:
+        """Whether a trial has gone on for as long as it may."""
+        return self._begun is None or self.look().at - self._begun.at >= TRIAL_S * 1e9
 
     def tried(self, fd: int) -> bool:
         """Whether there was anything in a trial, by its trace; -1 where whoever analysed it has said so."""
         found = fd < 0 or holds_work(fd)
-        if found:
-            self._hungry_s = HUNGRY_S
+        self._hungry_s = HUNGRY_S if found else min(2 * self._hungry_s, HUNGRY_MOST_S)
         return found
 
     def ends(self) -> Optional[int]:

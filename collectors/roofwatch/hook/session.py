@@ -17,6 +17,7 @@ from .window import Taker
 POLL_S = 5.0  # no thread of ours wakes more often than this without an agent
 RETRY_S, RETRY_MOST_S = 5.0, 60.0
 CONNECT_S = 2.0
+AGAIN_S = 1.0  # between two hellos at least: a job that forks at each step ends the conversation as often
 BUSY_SHARE = 0.005  # of a core since the last look: it does more than wait (launchers are known by name)
 _CREDENTIALS = struct.Struct("3i")
 
@@ -36,6 +37,7 @@ class Session:
     ) -> None:
         self.taker, self.describe, self.welcome, self.changed = taker, describe, welcome, changed
         self.alive = False
+        self.said = 0.0  # when hello was said last
         self.renew()
 
     def renew(self) -> None:
@@ -79,6 +81,9 @@ class Session:
             self._wait_for_life(me)
             retry = RETRY_S
             while self._mine(me) and self.welcome():
+                self._pause(me, self.said + AGAIN_S - time.monotonic())
+                if not self._mine(me):
+                    break
                 seconds = self._converse()
                 retry = RETRY_S if seconds == 0 else max(retry, seconds or 0)
                 self._pause(me, retry)
@@ -111,6 +116,7 @@ class Session:
         welcomed, channel = False, None
         self.told: Set[str] = set()  # keys of the graph logs that this agent has
         try:
+            self.said = time.monotonic()
             channel = self.channel = _connect(protocol.socket_path())
             channel.send(dict(self.describe(), type=protocol.HELLO))
             while True:

@@ -122,10 +122,12 @@ class Taker(Phases):
                 self._watch(window, left / 1e9)
 
     def _quietly(self, window: Window) -> None:
-        """A trial goes on for as long as next to nothing happens."""
+        """A trial goes on for as long as next to nothing happens, and then for the window's time."""
         while self.phase == OPEN and not window.lost and not self.exiting and not self.hurry and not self.path.full():
             if self.activity.enough():
-                self._watch(window, window.duration_ns / 1e9)  # what has just begun
+                self._watch(window, window.duration_ns / 1e9)
+                return
+            if self.activity.tried_for_long():
                 return
             self._watch(window, SLOW_LOOK_S)
 

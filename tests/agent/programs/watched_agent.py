@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from roofwatch.agent import books, config, daemon, schedule, scheduler, sealer, standing, uplink
+from roofwatch.agent import books, config, daemon, registry, schedule, scheduler, sealer, standing, uplink
 from roofwatch.agent.slot import Slot
 
 
@@ -44,6 +44,7 @@ def tell(*_: object) -> None:
 
 if __name__ == "__main__":
     books.FORMER_MOST = standing.PARTED_MOST = int(os.environ["MOST"])
+    registry.HELLOS_MOST = 1 << 30  # else most are closed unread, and what those that are heard leave is not told
     scheduler.Schedule = Often
     sealer.GATHER_S = 0.1
     uplink.BACKOFF_LEAST_S, uplink.BACKOFF_MOST_S = 0.002, 0.01

@@ -37,9 +37,9 @@ Examples:
   roofwatch trace get 5f0c1d2e9a4b4c1d8e7f6a5b4c3d2e1f
 \b
 WINDOW is the begin of a window's uid. Its trace is asked of the node under
-which the store has the window, and of no other. The file is there whole, of the right
-hash and for your eyes only, or not at all. It is gzip of what the profiler
-wrote, as Perfetto opens it.
+which the store has the window, and of no other. The file is there whole, of
+the right hash and for your eyes only, or not at all. It is gzip of what the
+profiler wrote, as Perfetto opens it.
 \b
 'roofwatch analyze' of it has the same kernels, maybe a shorter span, and no
 steps: begin, length and steps are told by the hook, beside it, and by

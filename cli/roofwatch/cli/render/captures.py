@@ -165,9 +165,9 @@ def _who(rows: Sequence[Row]) -> str:
 def _missing(answer: Row) -> tuple[int, list[int]]:
     """Ranks that were meant and that nobody asked because no agent here has them: how many, and the first of them."""
     query, size = answer["query"], answer["coverage"]["world_size"]
-    wanted: Collection[int] = frozenset(query["ranks"])
-    if query["all_ranks"] and size and not query["node"] and not query["process"]:
-        wanted = range(int(size))
+    if query["node"] or query["process"]:
+        return 0, []  # ranks elsewhere were not meant
+    wanted: Collection[int] = range(int(size)) if query["all_ranks"] and size else frozenset(query["ranks"])
     have = {row["rank"] for row in answer["rows"] if row["rank"] in wanted}
     return len(wanted) - len(have), list(islice((rank for rank in _ascending(wanted) if rank not in have), SHOWN_RANKS))
 
