@@ -10,6 +10,8 @@ from rollup_builders import BEGIN_NS, DAY_NS, HOUR_NS
 from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError
+from roofwatch.model.record import BudgetState, ProcessState
+from roofwatch.proto import codec
 from roofwatch.store import database
 from roofwatch.store.clickhouse import sums, upkeep
 from roofwatch.store.clickhouse.flush import Flusher
@@ -102,6 +104,29 @@ def test_sums_that_are_added_to_stay(
     finished(flusher, journal)
     assert {total_ns(db, f, anew=False) for f in (HOUR, Filter())} == {after + 1119}
     assert {total_ns(db, f) for f in (HOUR, Filter())} == {after + 1119}
+    journal.close()
+
+
+def test_a_clock_that_was_ahead_hides_nothing(db: Opened, tmp_path: Path) -> None:
+    """What an agent told a year ahead is of when it came; so it yields to what the agent tells once its clock is right.
+
+    A little ahead is no wrong clock: as on the other engines.
+    """
+    journal = open_file(tmp_path / "journal.db")
+    flusher = Flusher(db, journal, KEEP)
+
+    def told(sequence: int, ahead_ns: int, now_ns: int, **skipped: int) -> tuple[int, dict[str, int]]:
+        state = ProcessState(process_of(pid=1), now_ns + ahead_ns, BEGIN_NS - 7, BudgetState("schedule"), skipped)
+        envelope = codec.seal(codec.segment([], {}, [state]), "agent-a", "boot-a", sequence)
+        with journal.write() as kept:
+            journal.take(kept, [Unpacker().unpack(envelope)], now_ns)
+        assert flusher.flush(30_000)
+        [row] = Queries(db).run("processes", Filter())["rows"]
+        return row["told_unix_ns"], row["skipped"]
+
+    assert told(1, 5_000_000_000, BEGIN_NS, budget=1) == (BEGIN_NS + 5_000_000_000, {"budget": 1})
+    assert told(2, 365 * DAY_NS, BEGIN_NS + 10**10, budget=2) == (BEGIN_NS + 10**10, {"budget": 2})
+    assert told(3, -5, BEGIN_NS + 2 * 10**10, budget=3) == (BEGIN_NS + 2 * 10**10 - 5, {"budget": 3})
     journal.close()
 
 

@@ -97,8 +97,7 @@ class Dimensions:
         for identity, state in told.items():
             self._process(connection, state.process, identity)
         flat = list(chain.from_iterable(state_of_process_row(i, state) for i, state in told.items()))
-        sane = (now_ns // HOUR_NS + AHEAD_HOURS) * HOUR_NS
-        newest = bulk.newest(schema.process_states, PROCESS_STATE_NAMES, "seen_unix_ns", sane)
+        newest = bulk.newest(schema.process_states, PROCESS_STATE_NAMES, "seen_unix_ns", sane_until(now_ns))
         bulk.insert(connection, schema.process_states, PROCESS_STATE_NAMES, flat, newest)
 
     def _labels(self, connection: Connection, owner: int, labels: Mapping[str, str]) -> None:
@@ -135,3 +134,8 @@ def _mark(p: Process) -> int:
     node = (p.node.host, p.node.boot_id, frozenset(p.node.labels.items()))
     own = (p.pid, p.start_unix_ns, p.user, p.job, p.container, p.rank, p.local_rank, p.world_size, p.model)
     return hash((node, own, frozenset(p.versions.items()), frozenset(p.labels.items())))
+
+
+def sane_until(now_ns: int) -> int:
+    """What tells a later time has a clock that is ahead. Full hours, so that statements are the same for as long."""
+    return (now_ns // HOUR_NS + AHEAD_HOURS) * HOUR_NS

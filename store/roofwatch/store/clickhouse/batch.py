@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from roofwatch.store import schema
 from roofwatch.store.blocks import FACT
 from roofwatch.store.clickhouse.sink import Sink, insert, insert_blocks
 from roofwatch.store.clickhouse.spreads import sparse
-from roofwatch.store.dimensions import Dimensions
+from roofwatch.store.dimensions import Dimensions, sane_until
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.identity import agent_id, node_id
 from roofwatch.store.load import Hello, Loader
@@ -138,7 +138,7 @@ class Tables:
             for reason, count in work.drops.items():
                 names = ("agent_id", "sequence", "reason", "count")
                 sink.add(schema.agent_drops, names, (agent, work.sequence, reason, count))
-        self.dimensions.write(into, [work for work, _ in batch.work if isinstance(work, Unpacked)])
+        self.dimensions.write(into, [_believed(w, at) for w, at in batch.work if isinstance(w, Unpacked)])
         loader._window_parts(into, batch.windows)  # noqa: SLF001 - the rows of every engine are made in one place
 
     def _labels(self, connection: Connection, sink: Sink) -> None:
@@ -217,3 +217,11 @@ def facts(of: Numbered) -> dict[str, Any]:
         "histogram_buckets": buckets,
         "histogram_counts": told,
     }
+
+
+def _believed(work: Unpacked, received_unix_ns: int) -> Unpacked:
+    """With states of a clock that was ahead told as of now: the engine keeps the newest, and would for as long."""
+    sane = sane_until(received_unix_ns)
+    if all(state.unix_ns <= sane for _, state in work.states):
+        return work
+    return replace(work, states=[(i, replace(s, unix_ns=min(s.unix_ns, received_unix_ns))) for i, s in work.states])

@@ -48,8 +48,8 @@ def kept(connection: Connection, sql: str, names: Sequence[str], builds: bytes |
     found = known.get(sql) or _before(connection, sql, builds)
     if found is None:
         found = read(connection, sql, names)
-    elif isinstance(found, Future):
-        found = found.result()
+    elif isinstance(found, Future):  # one that waits behind other answers' is not waited for
+        found = read(connection, sql, names) if found.cancel() else found.result()
     if builds is not None and (of := remembered(connection)) is not None:
         of.add((sql, builds), found)
     known[sql] = found
@@ -64,8 +64,9 @@ def ahead(connection: Connection, sql: str, names: Sequence[str], builds: bytes 
 
 
 def _before(connection: Connection, sql: str, builds: bytes | None) -> Columns | None:
-    of = None if builds is None else remembered(connection)
-    return None if of is None else of.get((sql, builds))
+    if builds is None or (of := remembered(connection)) is None:
+        return None
+    return of.get((sql, builds))
 
 
 def read(connection: Connection, sql: str, names: Sequence[str]) -> Columns:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,7 +18,9 @@ from roofwatch.store.clickhouse.native import Arrays
 
 MOST_BYTES = 64 << 20  # of one database
 TEXT_BYTES = 80  # that a short text takes in memory
+ENTRY_BYTES = 1_000  # that columns without rows take
 Columns = dict[str, Any]
+Key = tuple[str, bytes]  # what was asked, and of which builds
 
 
 class Remembered:
@@ -27,9 +28,9 @@ class Remembered:
 
     def __init__(self) -> None:
         self._lock, self._bytes = threading.Lock(), 0
-        self._found: OrderedDict[Hashable, tuple[Columns, int]] = OrderedDict()
+        self._found: OrderedDict[Key, tuple[Columns, int]] = OrderedDict()
 
-    def get(self, key: Hashable) -> Columns | None:
+    def get(self, key: Key) -> Columns | None:
         """What was found before."""
         with self._lock:
             found = self._found.get(key)
@@ -38,9 +39,9 @@ class Remembered:
             self._found.move_to_end(key)
             return found[0]
 
-    def add(self, key: Hashable, columns: Columns) -> None:
+    def add(self, key: Key, columns: Columns) -> None:
         """Remember it."""
-        size = sum(map(_size, columns.values()))
+        size = ENTRY_BYTES + sum(map(len, key)) + sum(map(_size, columns.values()))
         with self._lock:
             if key in self._found or size > MOST_BYTES // 4:
                 return
