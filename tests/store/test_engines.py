@@ -175,7 +175,7 @@ class RowsEngine(Engine):
     def __init__(self, url: str, journal: Path) -> None:
         super().__init__(url)
         assert isinstance(self.db, opening.ClickHouse)
-        self.writer = batches.start(self.db, Keep(99 * 86_400, 99 * 86_400), journal)
+        self.writer = batches.start(self.db, Keep(99 * 86_400, 99 * 86_400), journal, now_ns=lambda: END_NS)
 
     def hello(self, hello: Hello) -> None:
         """It is written down, and comes with the next batch."""

@@ -53,10 +53,12 @@ class JournalWriter:
         flusher: Flusher,
         tried: Callable[[str], None] | None = None,
         took: Callable[[float], None] | None = None,
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         """``tried`` hears after each try why it failed, "" where it did not; ``took`` how long a commit took."""
         self.journal, self.flusher, self.limit_bytes = journal, flusher, LIMIT_BYTES
         self._tried, self._took = tried or (lambda _: None), took or (lambda _: None)
+        self._now_ns = now_ns
         self.lost: LostError | None = None  # since another store took the database over
         self.failed = ""  # why the last batch failed, "" where it did not
         self._jobs: queue.Queue[_Job | None] = queue.Queue()  # the server's budget bounds it
@@ -144,7 +146,7 @@ class JournalWriter:
         begin = time.perf_counter()
         try:
             with telling(f"sqlite:///{self.journal.file}"), self.journal.write() as connection:
-                outcomes, entries = self.journal.take(connection, [job.work for job in group], time.time_ns())
+                outcomes, entries = self.journal.take(connection, [job.work for job in group], self._now_ns())
         except Exception as error:  # noqa: BLE001 - whatever it is: the senders must hear of it, and send again
             told = error if isinstance(error, RoofwatchError) else RoofwatchError(f"the journal failed: {error!r}")
             self._fail(group, told)
@@ -222,6 +224,7 @@ def start(
     seen: Seen | None = None,
     tried: Callable[[str], None] | None = None,
     took: Callable[[float], None] | None = None,
+    now_ns: Callable[[], int] = time.time_ns,
 ) -> JournalWriter:
     """A running writer on that journal, which is made where there is none.
 
@@ -232,8 +235,8 @@ def start(
         journal = open_file(file)
     try:
         with telling(database.url), database.engine.connect() as connection:
-            take_over(connection, journal, database.url, time.time_ns())
+            take_over(connection, journal, database.url, now_ns())
     except BaseException:
         journal.close()
         raise
-    return JournalWriter(journal, Flusher(database, journal, keep, seen), tried, took)
+    return JournalWriter(journal, Flusher(database, journal, keep, seen), tried, took, now_ns)
