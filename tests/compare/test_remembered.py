@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from comparison_scene import LEFT, RIGHT, compared, signature, stat, window
 from hypothesis import given, settings
-from test_adds_up import kernels
+from hypothesis import strategies as st
+from test_adds_up import kernels, unique
 
 from roofwatch.model import comparison_content
 from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.comparison_content import content_of
-from roofwatch.model.comparison_pieces import _alone, _several
+from roofwatch.model.comparison_pieces import _several, pieces_of, products_of
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, KernelStat, Phase, Vendor, Window
 
@@ -58,4 +59,22 @@ def test_the_piece_of_one_sum_is_that_of_several_of_which_there_is_one(ours: Ker
     for s in (*sums_of(window(LEFT, [ours])), *sums_of(window(RIGHT, [theirs]))):
         for stepping in (False, True):
             part = s.step_ns if stepping else s.total_ns, s, content_of(s, phases=True)
-            assert _alone(*part, stepping=stepping) == _several([part], stepping=stepping)
+            found = pieces_of([s], stepping=stepping, phases=True)
+            assert list(found) == ([_several([part], stepping=stepping)] if part[0] else [])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(kernels(RIGHT), max_size=8), st.booleans())
+def test_columns_tell_what_their_pieces_do(stats: list[KernelStat], stepping: bool) -> None:
+    """Time by sort, time without shapes, products, training: as of the objects, one by one."""
+    pieces = pieces_of(sums_of(window(RIGHT, unique(stats))), stepping=stepping, phases=True)
+    told = list(pieces)
+    assert pieces.total() == sum(p.ns for p in told)
+    for sort in ("compute", "copy", "communication"):
+        assert pieces.total(sort) == sum(p.ns for p in told if p.sort == sort)
+        assert pieces.total(sort, shapeless=True) == sum(p.ns for p in told if p.sort == sort and p.shapes is None)
+    assert pieces.products() == products_of(told)
+    assert pieces.training == any(p.training for p in told)
+    assert [(p.ns, p.calls, p.roof_ns, p.key) for p in told] == [
+        (*of[:3], of[3].key) for of in zip(pieces.ns, pieces.calls, pieces.roofs, pieces.contents, strict=True)
+    ]

@@ -63,7 +63,7 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
             "further": _summed(rest),
         },
         "warnings": warned,
-        "rows": [as_json(row, right_behind=lost.right_behind) for row in shown],
+        "rows": [as_json(row, (ours.units, theirs.units), right_behind=lost.right_behind) for row in shown],
     }
 
 
@@ -118,8 +118,8 @@ def _kernels(rows: Sequence[Row], warned: Sequence[Mapping[str, Any]]) -> dict[s
     Where the rest could be anything, or the sides do other work, ``withheld`` says why there is no ``software_gap``.
     """
     judged = [r for r in rows if _judged(r)]
-    left, right = (math.fsum(getattr(r, name) for r in judged) for name in ("left_exact", "right_exact"))
-    roof_left, roof_right = (math.fsum(getattr(r.roofs, name) or 0.0 for r in judged) for name in ("left", "right"))
+    left, right = math.fsum([r.left_exact for r in judged]), math.fsum([r.right_exact for r in judged])
+    roof_left, roof_right = (math.fsum([getattr(r.roofs, name) or 0.0 for r in judged]) for name in ("left", "right"))
     own_left, own_right = _total([r.roofs.own_left for r in judged]), _total([r.roofs.own_right for r in judged])
     found, expected = ratio(right, left), ratio(roof_right, roof_left)
     compute = [r for r in rows if r.sort == COMPUTE]
@@ -156,13 +156,14 @@ def _total(roofs: Sequence[float | None]) -> float | None:
 
 
 def _exceeds(row: Row) -> bool:
-    pairs = ((row.roofs.own_left, row.left_exact), (row.roofs.own_right, row.right_exact))
-    return any(roof is not None and exceeded(roof / exact) for roof, exact in pairs if exact)
+    ours, theirs = row.roofs.own_left, row.roofs.own_right
+    left = ours is not None and row.left_exact > 0 and exceeded(ours / row.left_exact)
+    return left or (theirs is not None and row.right_exact > 0 and exceeded(theirs / row.right_exact))
 
 
 def _matched(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     """Rows and time by how they were matched; ``none`` has no partner."""
-    return {tier or "none": _summed([r for r in rows if r.match.tier == tier]) for tier in (*TIERS, None)}
+    return {tier or "none": _summed([r for r in rows if r.tier == tier]) for tier in (*TIERS, None)}
 
 
 def _parts(found: Columns) -> list[dict[str, Any]]:

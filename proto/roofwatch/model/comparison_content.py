@@ -44,6 +44,8 @@ class Content(NamedTuple):
     name: str | None
     counted: tuple[int, int, str | None, str | None] | None  # FLOPs and bytes of a call, precision, unit
     training: bool
+    precision: str | None  # of the matrix unit
+    weights: frozenset[object]
     alone: tuple[Any, ...]  # the last fields, from ``flops`` on, of the piece that it is by itself
 
 
@@ -76,13 +78,14 @@ def _content(signature: Signature, vendor: Vendor | None, sort: str, *, phases: 
     else:
         counts = (None, None, None) if counted is None else (counted[0], signature.flops_max, counted[1])
     shapes = _shapes(signature)
+    precision = signature.precision if counted is not None and signature.unit == "matrix" else None
+    weights = _weights(signature.kind, work, shapes)
     alone = (
         *counts, key, *key, str(work), signature.kind, signature.shapes, signature.dtypes, (name,) if name else (),
-        (signature.kernel,), signature.precision if counted is not None and signature.unit == "matrix" else None,
-        training, extents, max((elements for elements, _ in extents), default=0), _output(work, operands),
-        _first(shapes), _weights(signature.kind, work, shapes),
+        (signature.kernel,), precision, training, extents, max((elements for elements, _ in extents), default=0),
+        _output(work, operands), _first(shapes), weights,
     )  # fmt: skip
-    return Content(signature, vendor, sort, phases, key, name, counted, training, alone)
+    return Content(signature, vendor, sort, phases, key, name, counted, training, precision, weights, alone)
 
 
 def _counted(signature: Signature) -> tuple[int, int, str | None, str | None] | None:

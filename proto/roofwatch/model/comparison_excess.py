@@ -14,7 +14,7 @@ from typing import Any
 
 from roofwatch.model.answer import ratio
 from roofwatch.model.comparison_pieces import COMPUTE
-from roofwatch.model.comparison_rows import Row, op_of
+from roofwatch.model.comparison_rows import Row, lead_of, op_of
 
 CLOSING = 3  # places that are named as what would close the difference
 _KERNEL_PARTS = frozenset({"kernels", "unknown_roof", "unmatched", "layout"})  # whose rows are looked at one by one
@@ -39,64 +39,49 @@ class Excess:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where time can be lost: a row of kernels, by its number, or a part of the time that no kernel's row is."""
-
-    name: int | str
-    on_right: float
-    on_left: float
-
-    def lost(self, *, right_behind: bool) -> float:
-        return self.on_right if right_behind else self.on_left
-
-
 def excess(rows: Sequence[Row], parts: Sequence[Mapping[str, Any]], left_ns: int, right_ns: int) -> Excess:
     """The loss of a unit that takes ``left_ns`` and ``right_ns``, from all rows and the parts of both times.
 
-    That side is behind which loses the larger share of its own time.
+    That side is behind which loses the larger share of its own time. Time can be lost in rows of kernels, which have a
+    number, and in parts of the time that no kernel's row is.
     """
-    places = [
-        _Place(i, row.excess_ns(right_behind=True), row.excess_ns(right_behind=False))
-        for i, row in enumerate(rows, 1)
-        if row.sort == COMPUTE
-    ]
-    places += [
-        _Place(part["part"], part["difference_ns"], -part["difference_ns"])
-        for part in parts
-        if part["part"] not in _KERNEL_PARTS
-    ]
-    right, left = (math.fsum(p.lost(right_behind=side) for p in places) for side in (True, False))
-    behind = right * max(left_ns, 1) >= left * max(right_ns, 1)
-    losses = [(p.lost(right_behind=behind), p) for p in places]
-    lost = math.fsum(loss for loss, _ in losses if loss > 0)
-    largest = sorted(enumerate(losses), key=lambda one: (-one[1][0], one[0]))[:CLOSING]
+    numbers = [i for i, row in enumerate(rows, 1) if row.sort == COMPUTE]
+    others = [part for part in parts if part["part"] not in _KERNEL_PARTS]
+    places: list[int | str] = [*numbers, *(part["part"] for part in others)]
+    on_right, on_left = ([rows[i - 1].excess_ns(right_behind=side) for i in numbers] for side in (True, False))
+    on_right += [part["difference_ns"] for part in others]
+    on_left += [-part["difference_ns"] for part in others]
+    behind = math.fsum(on_right) * max(left_ns, 1) >= math.fsum(on_left) * max(right_ns, 1)
+    losses = on_right if behind else on_left
+    lost = math.fsum([loss for loss in losses if loss > 0])
+    largest = sorted(range(len(losses)), key=lambda i: -losses[i])[:CLOSING]
     return Excess(
         behind,
         round(lost),
-        round(math.fsum(-loss for loss, _ in losses if loss < 0)),
+        round(math.fsum([-loss for loss in losses if loss < 0])),
         [
-            {**_named(place, rows), "side": "right" if behind else "left", "excess_ns": round(loss),
-             "share": ratio(loss, lost)}
-            for _, (loss, place) in largest
-            if round(loss) > 0
+            {**_named(places[i], rows), "side": "right" if behind else "left", "excess_ns": round(losses[i]),
+             "share": ratio(losses[i], lost)}
+            for i in largest
+            if round(losses[i]) > 0
         ],
     )  # fmt: skip
 
 
-def _named(place: _Place, rows: Sequence[Row]) -> dict[str, Any]:
+def _named(place: int | str, rows: Sequence[Row]) -> dict[str, Any]:
     """What a place is: of a row its number and work, else the part's name."""
-    if isinstance(place.name, str):
+    if isinstance(place, str):
         nothing = dict.fromkeys(("row", "op", "kernel", "kind", "group", "match"))
-        return {**nothing, "part": place.name, "judged": False}
-    row = rows[place.name - 1]
+        return {**nothing, "part": place, "judged": False}
+    row = rows[place - 1]
+    match, lead = row.match, lead_of(row.match)
     return {
-        "row": place.name,
-        "op": op_of(row.match),
-        "kernel": row.lead.kernels[0],
-        "kind": str(row.lead.kind),
-        "group": row.match.name,
-        "match": row.match.tier,
+        "row": place,
+        "op": op_of(match),
+        "kernel": lead.kernels[0],
+        "kind": str(lead.kind),
+        "group": match.name,
+        "match": match.tier,
         "part": None,
         "judged": row.expected is not None,
     }

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from roofwatch.model.comparison_groups import grouped
 from roofwatch.model.comparison_ops import FAMILIES
-from roofwatch.model.comparison_pieces import Number, Piece
+from roofwatch.model.comparison_pieces import Number, Piece, Pieces
 from roofwatch.model.kinds import Kind
 
 SAME, SIZE, GROUP, OP, KIND = TIERS = ("same", "size", "group", "op", "kind")
@@ -40,6 +40,30 @@ class Match(NamedTuple):
     name: str | None = None  # of a group: what is fused
 
 
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """All pieces of both sides, each (or each part of it) in one match.
+
+    ``pairs`` are those of tier ``same`` that are one whole piece a side, by their places: of a fleet nearly all are.
+    """
+
+    left: Pieces
+    right: Pieces
+    pairs: list[tuple[int, int]]
+    others: list[Match]
+
+    def __getitem__(self, place: int) -> Match:
+        """The match at a place: first are the pairs."""
+        if place >= len(self.pairs):
+            return self.others[place - len(self.pairs)]
+        i, j = self.pairs[place]
+        return Match(SAME, (self.left[i],), (self.right[j],))
+
+    def but_same(self) -> list[Match]:
+        """Those of the other tiers."""
+        return [match for match in self.others if match.tier != SAME]
+
+
 @dataclass(slots=True)
 class _Rest:
     """What is not matched yet."""
@@ -49,26 +73,22 @@ class _Rest:
     matches: list[Match] = field(default_factory=list)
 
 
-def matched(
-    left: Sequence[Piece], right: Sequence[Piece], units: tuple[Fraction, Fraction], scale: float = 1.0
-) -> list[Match]:
-    """All pieces of both sides, each (or each part of it) in one match; ``units`` are the steps a side stands for.
+def matched(left: Pieces, right: Pieces, units: tuple[Fraction, Fraction], scale: float = 1.0) -> Matches:
+    """All pieces of both sides; ``units`` are the steps a side stands for.
 
     ``scale``: how many times as much work as the right's a call of the left's is, where the right was scaled to it.
     """
-    rest, of_unit = _Rest(list(left), list(right)), weights(units)
-    _by_identity(rest, of_unit)
+    of_unit = weights(units)
+    pairs, rest = _by_identity(left, right, of_unit)
     _by_size(rest, of_unit, scale)
     groups, rest.left, rest.right = grouped(rest.left, rest.right, of_unit)
     rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
     _optimizers(rest)
     _by(rest, OP, _family)
     _by(rest, KIND, lambda p: None if p.tax or p.kind in _NOTHING_COMMON else (p.sort, p.kind))
-    return (
-        rest.matches
-        + [Match(None, one, (), name) for name, one in _alone(rest.left)]
-        + [Match(None, (), one, name) for name, one in _alone(rest.right)]
-    )
+    rest.matches += [Match(None, one, (), name) for name, one in _alone(rest.left)]
+    rest.matches += [Match(None, (), one, name) for name, one in _alone(rest.right)]
+    return Matches(left, right, pairs, rest.matches)
 
 
 def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
@@ -80,20 +100,30 @@ def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
     return left.denominator * right.numerator, right.denominator * left.numerator
 
 
-def _by_identity(rest: _Rest, weight: tuple[int, int]) -> None:
-    """Match pieces that are the same work."""
-    theirs = {p.key: p for p in rest.right}
-    left: list[Piece] = []
-    for ours in rest.left:
-        other = theirs.pop(ours.key, None)
-        if other is None:
-            left.append(ours)
-            continue
-        match, more_left, more_right = _as_much(SAME, ours, other, (ours.calls * weight[0], other.calls * weight[1]))
-        rest.matches.append(match)
-        left += more_left
-        theirs |= {p.key: p for p in more_right}
-    rest.left, rest.right = left, list(theirs.values())
+def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[list[tuple[int, int]], _Rest]:
+    """Pairs of pieces that are the same work, as often; and what is left, matched as far as both do as much."""
+    theirs = {content.key: j for j, content in enumerate(right.contents)}
+    pairs: list[tuple[int, int]] = []
+    rest, more = _Rest([], []), list[Piece]()
+    for i, content in enumerate(left.contents):
+        j = theirs.pop(content.key, None)
+        if j is None:
+            rest.left.append(left[i])
+        elif _alike(amounts := (left.calls[i] * weight[0], right.calls[j] * weight[1])):
+            pairs.append((i, j))
+        else:
+            match, more_left, more_right = _as_much(SAME, left[i], right[j], amounts)
+            rest.matches.append(match)
+            rest.left += more_left
+            more += more_right
+    rest.right = [right[j] for j in theirs.values()] + more
+    return pairs, rest
+
+
+def _alike(amounts: tuple[Number, Number]) -> bool:
+    """Whether both sides do as much of a piece a unit, nearly."""
+    less, more = min(amounts), max(amounts)
+    return not less or (more - less) * ALIKE <= more
 
 
 def _as_much(
@@ -101,8 +131,7 @@ def _as_much(
 ) -> tuple[Match, list[Piece], list[Piece]]:
     """The match of as much work as both sides do a unit (``amounts``), and what one of them does more."""
     a, b = amounts
-    more, less = (a, b) if a > b else (b, a)
-    if not less or (more - less) * ALIKE <= more:
+    if _alike(amounts):
         return Match(tier, (left,), (right,)), [], []
     if a > b:
         part, rest = left.split(Fraction(b, a))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from roofwatch.model.answer_rows import StatSum
 from roofwatch.model.comparison_content import COMMUNICATION, COMPUTE, COPY, Content, Key, content_of
 from roofwatch.model.kinds import Kind
 
-__all__ = ["COMMUNICATION", "COMPUTE", "COPY", "Number", "Piece", "pieces_of"]
+__all__ = ["COMMUNICATION", "COMPUTE", "COPY", "MODEL_KINDS", "Number", "Piece", "Pieces", "Product", "pieces_of"]
 
+MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 MOST_LEADS = 0.5  # of a piece's time: where less of it is counted, what is counted is not its work
 
 Number = int | Fraction  # a part of a piece has a part of its calls
@@ -82,35 +84,123 @@ def _times(calls: Number, up: int, down: int) -> Fraction:
     return Fraction(calls.numerator * up, calls.denominator * down)
 
 
-def pieces_of(sums: Iterable[StatSum], *, stepping: bool, phases: bool) -> list[Piece]:
+class Product(NamedTuple):
+    """What is told of a product, a convolution or an attention."""
+
+    ns: int
+    calls: Number
+    flops: int | None  # of a call; None where unknown
+    precision: str | None
+    weights: frozenset[object]
+
+
+def products_of(pieces: Iterable[Piece]) -> list[Product]:
+    """Those of ``MODEL_KINDS`` among some pieces."""
+    return [
+        Product(p.ns, p.calls, p.flops, p.precision, p.weights)
+        for p in pieces
+        if p.sort == COMPUTE and p.kind in MODEL_KINDS
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces(Sequence[Piece]):
+    """The pieces of a side. Of a fleet there are thousands, so they are columns: each is made where it is looked at.
+
+    ``several`` has, by place, those of several sums, which are made beforehand.
+    """
+
+    ns: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    roofs: list[float | None] = field(default_factory=list)
+    contents: list[Content] = field(default_factory=list)  # of several sums, that with most time
+    several: dict[int, Piece] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.ns)
+
+    @overload
+    def __getitem__(self, place: int) -> Piece: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Piece]: ...
+    def __getitem__(self, place: int | slice) -> Piece | list[Piece]:
+        """That piece."""
+        if isinstance(place, slice):
+            return [self[i] for i in range(len(self))[place]]
+        found = self.several.get(place)
+        if found is not None:
+            return found
+        return _alone(self.ns[place], self.calls[place], self.roofs[place], self.contents[place])
+
+    def products(self) -> list[Product]:
+        """What is told of those of ``MODEL_KINDS``."""
+        found = []
+        for i, (ns, calls, content) in enumerate(zip(self.ns, self.calls, self.contents, strict=True)):
+            if content.signature.kind not in MODEL_KINDS:
+                continue
+            if i in self.several or not calls or content.sort != COMPUTE:
+                found += products_of([self[i]])
+                continue
+            flops = None if content.counted is None else content.counted[0]
+            found.append(Product(ns, calls, flops, content.precision, content.weights))
+        return found
+
+    def total(self, sort: str | None = None, *, shapeless: bool = False) -> int:
+        """The time of all of them, or of those of one sort, or of those of one whose shapes are not known."""
+        if sort is None:
+            return sum(self.ns)
+        timed = zip(self.ns, self.contents, strict=True)
+        if shapeless:
+            return sum([ns for ns, of in timed if of.sort == sort and of.signature.shapes is None])
+        return sum([ns for ns, of in timed if of.sort == sort])
+
+    @property
+    def training(self) -> bool:
+        """Whether any is of a backward pass or an optimizer."""
+        return any(content.training for content in self.contents) or any(p.training for p in self.several.values())
+
+
+def pieces_of(sums: Iterable[StatSum], *, stepping: bool, phases: bool) -> Pieces:
     """The pieces of a side; those without any time are left out.
 
     ``stepping``: only what was launched inside steps. ``phases``: an optimizer's op is no other's.
     """
-    gathered: dict[Key, list[_Part]] = {}
+    found, places, parts = Pieces(), dict[Key, int](), dict[int, list[_Part]]()
+    firsts: list[StatSum] = []
     for s in sums:
         if not (ns := s.step_ns if stepping else s.total_ns):
             continue
         content = content_of(s, phases=phases)
-        part = ns, s, content
-        if (held := gathered.get(content.key)) is None:
-            gathered[content.key] = [part]
+        place = places.setdefault(content.key, len(firsts))
+        if place == len(firsts):
+            firsts.append(s)
+            found.ns.append(ns)
+            found.calls.append(s.step_calls if stepping else s.calls)
+            found.contents.append(content)
         else:
-            held.append(part)
-    return [
-        _several(parts, stepping=stepping) if len(parts) > 1 else _alone(*parts[0], stepping=stepping)
-        for parts in gathered.values()
-    ]
+            first = found.ns[place], firsts[place], found.contents[place]
+            parts.setdefault(place, [first]).append((ns, s, content))
+    found.roofs.extend(map(_roof_alone, firsts, found.calls, found.contents))
+    for place, of in parts.items():
+        piece = found.several[place] = _several(of, stepping=stepping)  # sorts them
+        found.ns[place], found.calls[place], found.roofs[place] = piece.ns, int(piece.calls), piece.roof_ns
+        found.contents[place] = of[0][2]
+    return found
 
 
-def _alone(ns: int, s: StatSum, content: Content, *, stepping: bool) -> Piece:
+def _roof_alone(s: StatSum, calls: int, content: Content) -> float | None:
+    """Roof time of the piece of one sum."""
+    roof = s.roof_total_ns
+    if roof is None or content.counted is None:
+        return None
+    return roof * float(calls) / s.calls if s.calls else 0.0
+
+
+def _alone(ns: int, calls: int, roof: float | None, content: Content) -> Piece:
     """The piece of one sum: what ``_several`` makes of it, without the detours."""
-    calls = s.step_calls if stepping else s.calls
     if content.counted is None:
         return Piece(ns, calls, None, (), *content.alone)
-    roof = s.roof_total_ns
-    if roof is not None:
-        roof = roof * float(calls) / s.calls if s.calls else 0.0
     piece = Piece(ns, calls, roof, ((calls, *content.counted),), *content.alone)
     return piece if calls or content.sort == COMMUNICATION else piece._replace(flops=None, flops_max=None, bytes=None)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from roofwatch.model.comparison_match import GROUP, OPTIMIZER, SAME, SIZE, Match
-from roofwatch.model.comparison_pieces import Piece
+from roofwatch.model.comparison_pieces import Piece, products_of
 from roofwatch.model.comparison_sides import Taken
 from roofwatch.model.comparison_work import as_much, flops_of
 from roofwatch.model.record import Peaks
@@ -24,8 +24,7 @@ KNOWN = 0.95  # of a side's time: with less of it counted the work is not known
 _TWINS = {"tf32": "hf32", "hf32": "tf32"}
 
 
-@dataclass(frozen=True, slots=True)
-class Roofs:
+class Roofs(NamedTuple):
     """Roof times a unit. ``left`` and ``right`` are of the same work; ``own`` of what each side did, None unknown."""
 
     left: float | None
@@ -47,8 +46,7 @@ def roofs_of(match: Match, left: Taken, right: Taken, *, alike: bool) -> Roofs:
     if not _is_one_work(match, left, right, alike=alike):
         return Roofs(None, None, own_left, own_right)
     if match.tier in {SAME, SIZE}:
-        known = own_left is not None and own_right is not None
-        return Roofs(own_left if known else None, own_right if known else None, own_left, own_right)
+        return roofs_of_pair(own_left, own_right)
     sides = [(match.left, left), (match.right, right)]
     ways = [(_under(pieces, side, left.side.peaks), _under(pieces, side, right.side.peaks)) for pieces, side in sides]
     told = [(a, b) for a, b in ways if a and b]
@@ -56,6 +54,12 @@ def roofs_of(match: Match, left: Taken, right: Taken, *, alike: bool) -> Roofs:
         return Roofs(None, None, own_left, own_right)
     a, b = (math.prod(values) ** (1 / len(told)) for values in zip(*told, strict=True))
     return Roofs(a, b, own_left, own_right)
+
+
+def roofs_of_pair(own_left: float | None, own_right: float | None) -> Roofs:
+    """The same of what is one work, from both sides' roof times a unit."""
+    known = own_left is not None and own_right is not None
+    return Roofs(own_left if known else None, own_right if known else None, own_left, own_right)
 
 
 def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> bool:
@@ -66,7 +70,7 @@ def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> boo
         return True
     if match.tier != SIZE and not alike:
         return False
-    return as_much(flops_of(match.left, left.units), flops_of(match.right, right.units))
+    return as_much(flops_of(products_of(match.left), left.units), flops_of(products_of(match.right), right.units))
 
 
 def _own(pieces: Sequence[Piece], side: Taken) -> float | None:

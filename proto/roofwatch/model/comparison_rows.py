@@ -10,9 +10,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from roofwatch.model.answer import ratio
-from roofwatch.model.comparison_match import Match, weights
-from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY, Number, Piece
-from roofwatch.model.comparison_roofs import Roofs, roofs_of
+from roofwatch.model.comparison_match import SAME, Match, Matches, weights
+from roofwatch.model.comparison_pieces import COMMUNICATION, COMPUTE, COPY, Piece
+from roofwatch.model.comparison_roofs import Roofs, roofs_of, roofs_of_pair
 from roofwatch.model.comparison_sides import Taken, a_unit
 
 PARTS_TOLD = 8  # pieces of a group or kind; the largest say what it is
@@ -28,24 +28,23 @@ ROW_KEYS = (
 class Row(NamedTuple):
     """A match; times in whole nanoseconds a unit, rounded so that all rows and the rest add up to the unit's time."""
 
-    match: Match
-    left_ns: int
-    right_ns: int
-    ratio: float | None
-    roofs: Roofs
-    left_exact: float
-    right_exact: float
-    left_calls: float
-    right_calls: float
-    lead: Piece  # the largest of both sides
+    place: int  # of the match: which of ``matches.pairs``, or after those which of the others
+    matches: Matches
+    tier: str | None
     sort: str  # compute, copy or communication
     tax: bool  # whether it is layout tax
+    roofs: Roofs
+    ratio: float | None
+    left_exact: float
+    right_exact: float
     expected: float | None  # the ratio that the devices' roofs explain; of kernels that take time on both sides
+    left_ns: int
+    right_ns: int
 
     @property
-    def shown(self) -> Piece:
-        """Whose shapes are told: the left's, where there is one."""
-        return (self.match.left or self.match.right)[0]
+    def match(self) -> Match:
+        """Its pieces."""
+        return self.matches[self.place]
 
     @property
     def gap(self) -> float | None:
@@ -54,9 +53,12 @@ class Row(NamedTuple):
 
     def excess_ns(self, *, right_behind: bool) -> float:
         """What the side that is behind loses here beyond what the hardware explains: also what is alone or unknown."""
-        if right_behind:
-            return self.right_exact - self.left_exact * (1.0 if self.expected is None else self.expected)
-        return self.left_exact - self.right_exact / (1.0 if self.expected is None else self.expected)
+        expected = 1.0 if self.expected is None else self.expected
+        return (
+            self.right_exact - self.left_exact * expected
+            if right_behind
+            else (self.left_exact - self.right_exact / expected)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +74,66 @@ HIDDEN = ("hidden_communication", "hidden_copies", "overlap")
 IDLE = "idle_"
 
 
-def columns(matches: Sequence[Match], left: Taken, right: Taken, *, alike: bool) -> Columns:
+def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Columns:
     """Rows with most time first, and what is beside them; ``alike``: the sides do as much work."""
+    times = _times(matches)
     weight = weights((left.units, right.units))
-    found = [(m, sum(p.ns for p in m.left), sum(p.ns for p in m.right)) for m in matches]
-    ordered = sorted(found, key=lambda one: -max(one[1] * weight[0], one[2] * weight[1]))
-    if len(ordered) > 1:
-        ordered = _untied(ordered, weight)
-    sorts = [sort_of(m) for m, *_ in ordered]
-    ours, beside_left = _column([ns for _, ns, _ in ordered], sorts, left)
-    theirs, beside_right = _column([ns for *_, ns in ordered], sorts, right)
-    rows = [_row(one, left, right, a, b, alike=alike) for one, a, b in zip(ordered, ours, theirs, strict=True)]
+    order = _order(matches, [max(a * weight[0], b * weight[1]) for a, b in times])
+    told = _of_pairs(matches, left, right) + [_of_match(m, left, right, alike=alike) for m in matches.others]
+    sorts = [told[place][1] for place in order]
+    ours, beside_left = _column([times[place][0] for place in order], sorts, left)
+    theirs, beside_right = _column([times[place][1] for place in order], sorts, right)
+    (up, down), (up_too, down_too) = ((of.denominator, of.numerator) for of in (left.units, right.units))
+    rows = []
+    for place, left_ns, right_ns in zip(order, ours, theirs, strict=True):
+        (a, b), (tier, sort, tax, roofs) = times[place], told[place]
+        # Of whole numbers a quotient is rounded as that of their fractions is.
+        ratio = b * weight[1] / (a * weight[0]) if a and b else None
+        expected = None if sort != COMPUTE or tax or ratio is None else roofs.expected
+        exact = a * up / down, b * up_too / down_too
+        rows.append(Row(place, matches, tier, sort, tax, roofs, ratio, *exact, expected, left_ns, right_ns))
     return Columns(rows, beside_left, beside_right)
 
 
-_Timed = tuple[Match, int, int]  # with both sides' time
+def _times(matches: Matches) -> list[tuple[int, int]]:
+    """Both sides' time of each match."""
+    left, right = matches.left.ns, matches.right.ns
+    found = [(left[i], right[j]) for i, j in matches.pairs]
+    return found + [(sum(p.ns for p in m.left), sum(p.ns for p in m.right)) for m in matches.others]
 
 
-def _untied(ordered: Sequence[_Timed], weight: tuple[int, int]) -> list[_Timed]:
-    """Matches of one time in an order of their own: to tell it of all of them would take longer than to sort them."""
-    found: list[_Timed] = []
-    for _, group in groupby(ordered, key=lambda one: max(one[1] * weight[0], one[2] * weight[1])):
+def _order(matches: Matches, times: Sequence[int]) -> list[int]:
+    """The places by time, most first. Of one time they have an order of their own, which takes longer to tell."""
+    ordered = sorted(range(len(times)), key=lambda place: -times[place])
+    found: list[int] = []
+    for _, group in groupby(ordered, key=times.__getitem__):
         same = list(group)
-        found += sorted(same, key=lambda one: _text(one[0])) if len(same) > 1 else same
+        found += sorted(same, key=lambda place: _text(matches[place])) if len(same) > 1 else same
     return found
+
+
+_Told = tuple[str | None, str, bool, Roofs]  # tier, sort, layout tax, roofs
+
+
+def _of_pairs(matches: Matches, left: Taken, right: Taken) -> list[_Told]:
+    """What is told of pairs, as ``_of_match`` does."""
+    units = float(left.units), float(right.units)
+    sides = [[None if ns is None else ns / by for ns in side.pieces.roofs]
+             for side, by in zip((left, right), units, strict=True)]  # fmt: skip
+    contents = matches.left.contents
+    return [
+        (SAME, contents[i].sort, contents[i].key[2], roofs_of_pair(sides[0][i], sides[1][j])) for i, j in matches.pairs
+    ]
+
+
+def _of_match(match: Match, left: Taken, right: Taken, *, alike: bool) -> _Told:
+    roofs = roofs_of(match, left, right, alike=alike)
+    return match.tier, (match.left or match.right)[0].sort, lead_of(match).tax, roofs
+
+
+def lead_of(match: Match) -> Piece:
+    """The largest piece of both sides."""
+    return max((*match.left, *match.right), key=lambda p: (p.ns, p.kind.value))
 
 
 def _column(times: Sequence[int], sorts: Sequence[str], side: Taken) -> tuple[list[int], dict[str, int]]:
@@ -114,51 +152,22 @@ def _column(times: Sequence[int], sorts: Sequence[str], side: Taken) -> tuple[li
     return [found[i] for i in range(len(times))], {key: ns for key, ns in found.items() if isinstance(key, str)}
 
 
-def sort_of(match: Match) -> str:
-    """Whether its pieces compute, copy or communicate: they all do the same."""
-    return (match.left or match.right)[0].sort
-
-
 def _text(match: Match) -> str:
     """An order of rows with the same time that does not depend on which side is which."""
     return min(str((p.op, p.work, p.kernels)) for p in (*match.left, *match.right))
 
 
-def _row(one: _Timed, left: Taken, right: Taken, left_ns: int, right_ns: int, *, alike: bool) -> Row:
-    match, ours, theirs = one
-    weight, roofs = weights((left.units, right.units)), roofs_of(match, left, right, alike=alike)
-    ratio = theirs * weight[1] / (ours * weight[0]) if ours and theirs else None
-    lead, sort = max((*match.left, *match.right), key=lambda p: (p.ns, p.kind.value)), sort_of(match)
-    return Row(
-        match,
-        left_ns,
-        right_ns,
-        ratio,
-        roofs,
-        _exact(ours, left.units),
-        _exact(theirs, right.units),
-        _exact(sum(p.calls for p in match.left), left.units),
-        _exact(sum(p.calls for p in match.right), right.units),
-        lead,
-        sort,
-        lead.tax,
-        None if sort != COMPUTE or lead.tax or ratio is None else roofs.expected,
-    )
-
-
-def _exact(figure: Number, units: Fraction) -> float:
-    # Of whole numbers a quotient is rounded as that of their fractions is.
-    return figure.numerator * units.denominator / (figure.denominator * units.numerator)
-
-
-def as_json(row: Row, *, right_behind: bool) -> dict[str, Any]:
-    """The row's keys, ``ROW_KEYS``."""
-    match, single = row.match, len(row.match.left) < 2 and len(row.match.right) < 2
+def as_json(row: Row, units: tuple[Fraction, Fraction], *, right_behind: bool) -> dict[str, Any]:
+    """The row's keys, ``ROW_KEYS``; ``units`` are those of both sides."""
+    match = row.match
+    single, lead = len(match.left) < 2 and len(match.right) < 2, lead_of(match)
+    shown = (match.left or match.right)[0]  # the left's shapes, where there is one
+    left_calls, right_calls = (float(sum(p.calls for p in of) / by) for of, by in zip(match[1:3], units, strict=True))
     return {
         "op": op_of(match),
-        "kind": str(row.lead.kind),
-        "shapes": _loaded(row.shown.shapes) if single else None,
-        "dtypes": _loaded(row.shown.dtypes) if single else None,
+        "kind": str(lead.kind),
+        "shapes": _loaded(shown.shapes) if single else None,
+        "dtypes": _loaded(shown.dtypes) if single else None,
         "left_ns": row.left_ns,
         "right_ns": row.right_ns,
         "ratio": row.ratio,
@@ -169,8 +178,8 @@ def as_json(row: Row, *, right_behind: bool) -> dict[str, Any]:
         "match": match.tier,
         "group": match.name,
         "layout_tax": row.tax,
-        "left_calls": row.left_calls,
-        "right_calls": row.right_calls,
+        "left_calls": left_calls,
+        "right_calls": right_calls,
         "excess_ns": max(0, round(row.excess_ns(right_behind=right_behind))),
         "left_parts": _parts(match.left),
         "right_parts": _parts(match.right),

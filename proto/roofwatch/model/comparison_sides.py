@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from roofwatch.model.answer_rows import StatSum, sums_of
-from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Piece, pieces_of
+from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Pieces, Product, pieces_of
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.record import Cause, Peaks, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
@@ -134,7 +134,8 @@ class Taken:
     side: Side
     per: str
     units: Fraction
-    pieces: tuple[Piece, ...]
+    pieces: Pieces
+    products: list[Product]
     idle: dict[str, int] = field(default_factory=dict)
     overlap_ns: int = 0
     hidden_ns: tuple[int, int] = (0, 0)  # communication, copies
@@ -144,7 +145,7 @@ class Taken:
     @property
     def time_ns(self) -> int:
         """Time of all units."""
-        return sum(p.ns for p in self.pieces) - self.overlap_ns + sum(self.idle.values())
+        return self.pieces.total() - self.overlap_ns + sum(self.idle.values())
 
 
 def tells_phases(side: Side) -> bool:
@@ -155,7 +156,7 @@ def tells_phases(side: Side) -> bool:
 
 def taken(side: Side, per: str, *, phases: bool) -> Taken:
     """The side by a unit. Of steps, only what was launched inside them counts; the rest is told apart."""
-    pieces = tuple(pieces_of(side.sums, stepping=per == STEP, phases=phases))
+    pieces = pieces_of(side.sums, stepping=per == STEP, phases=phases)
     device_ns = sum(s.total_ns for s in side.sums) - side.stepless_ns
     span, busy = round(side.time.sampled.span_ns), round(side.time.sampled.busy_ns)
     steady = side.time.steady()
@@ -170,21 +171,21 @@ def taken(side: Side, per: str, *, phases: bool) -> Taken:
         per,
         side.counts.units(per) / SCALE.get(per, 1),
         pieces,
+        pieces.products(),
         idle,
         overlap,
         _hidden(side, pieces, overlap),
-        device_ns - sum(p.ns for p in pieces),
+        device_ns - pieces.total(),
         startup,
     )
 
 
-def _hidden(side: Side, pieces: Sequence[Piece], overlap: int) -> tuple[int, int]:
+def _hidden(side: Side, pieces: Pieces, overlap: int) -> tuple[int, int]:
     """Communication's and copies' time beside other work: what of them the timeline does not call exposed."""
     exposed = side.time.sampled.parts()
     found: list[int] = []
     for sort, name in ((COMMUNICATION, "exposed_communication"), (COPY, "exposed_copy")):
-        rows = sum(p.ns for p in pieces if p.sort == sort)
-        hidden = max(0, rows - round(exposed[name]))
+        hidden = max(0, pieces.total(sort) - round(exposed[name]))
         found.append(max(0, min(hidden, overlap - sum(found))))
     return found[0], found[1]
 

@@ -33,8 +33,7 @@ def of_windows(left: Taken, right: Taken) -> Found:
         elif without:
             yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
         yield from _left_out(name, side)
-        kernels = sum(p.ns for p in side.pieces if p.sort == COMPUTE)
-        blind = sum(p.ns for p in side.pieces if p.sort == COMPUTE and p.shapes is None)
+        kernels, blind = side.pieces.total(COMPUTE), side.pieces.total(COMPUTE, shapeless=True)
         if kernels and blind > WITHOUT_SHAPES * kernels:
             yield "shapes", {"side": name, "share": blind / kernels}
     where = [name for name, side in (("on the left", left), ("on the right", right)) if side.side.counts.python_events]
@@ -45,7 +44,7 @@ def of_windows(left: Taken, right: Taken) -> Found:
 
 def _left_out(name: str, side: Taken) -> Found:
     """What of a side's windows is in no unit, and what makes its host slow."""
-    device = side.outside_ns + sum(p.ns for p in side.pieces)
+    device = side.outside_ns + side.pieces.total()
     if side.outside_ns > OUTSIDE * device:
         share, each = side.outside_ns / device, round(side.outside_ns / side.units)
         yield "outside", {"side": name, "share": share, "each_ns": each}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from roofwatch.model.comparison_match import SAME, Match
-from roofwatch.model.comparison_pieces import COMPUTE, Piece
+from roofwatch.model.comparison_match import SAME, Matches
+from roofwatch.model.comparison_pieces import MODEL_KINDS, Piece, Product
 from roofwatch.model.comparison_sides import CALL, STEP, Taken, tells_phases
 from roofwatch.model.comparison_windows import Found, of_windows
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.kinds import Kind
 
-MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 APART = 0.02  # relative: how far the FLOPs of a step are apart before it is told
 AS_MUCH = 1.1  # times as many FLOPs as on the other side are as much work: formulas, padding and fusions differ
 STRANGERS = 0.5  # of either side's products' time: if more has no size in common with the other's, models differ
@@ -72,17 +71,16 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
     return Fraction(flops[0] or 0) / Fraction(flops[1] or 1)
 
 
-def flops_of(pieces: Sequence[Piece], units: Fraction) -> Fraction | None:
+def flops_of(products: Sequence[Product], units: Fraction) -> Fraction | None:
     """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
-    model = [p for p in pieces if p.sort == COMPUTE and p.kind in MODEL_KINDS]
-    known = [p for p in model if p.flops is not None]
-    if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in model):
+    known = [p for p in products if p.flops is not None]
+    if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in products):
         return None
-    return sum(p.calls * (p.flops or 0) for p in known) / units
+    return Fraction(sum([p.calls * (p.flops or 0) for p in known])) / units
 
 
 def _flops(side: Taken) -> Fraction | None:
-    return flops_of(side.pieces, side.units)
+    return flops_of(side.products, side.units)
 
 
 def as_much(left: Fraction | None, right: Fraction | None) -> bool:
@@ -101,13 +99,13 @@ def same_work(left: Taken, right: Taken) -> bool:
 
 def _only_trains(left: Taken, right: Taken) -> str | None:
     """The one side that trains, where the other would show it."""
-    ours, theirs = (any(p.training for p in side.pieces) for side in (left, right))
+    ours, theirs = (side.pieces.training for side in (left, right))
     if ours == theirs or not tells_phases((right if ours else left).side):
         return None
     return "left" if ours else "right"
 
 
-def warnings(left: Taken, right: Taken, matches: Sequence[Match], *, normalised: bool) -> list[dict[str, Any]]:
+def warnings(left: Taken, right: Taken, matches: Matches, *, normalised: bool) -> list[dict[str, Any]]:
     """What makes the sides differ beside device and software; ``scaled`` tells what normalising took out."""
     found = [
         *_jobs(left, right),
@@ -142,17 +140,17 @@ def _listed(numbers: frozenset[int]) -> str:
 def _precision(side: Taken) -> str | None:
     """In what most of the products' time is computed."""
     by: dict[str, int] = defaultdict(int)
-    for p in side.pieces:
-        if p.precision is not None and p.kind in MODEL_KINDS:
+    for p in side.products:
+        if p.precision is not None:
             by[p.precision] += p.ns
     return max(by, key=lambda name: (by[name], name)) if by else None
 
 
-def _sizes(left: Taken, matches: Sequence[Match]) -> Found:
+def _sizes(left: Taken, matches: Matches) -> Found:
     """Dimensions in which pieces of one op differ that found no same piece: the one with most time behind it."""
     votes: dict[tuple[str, int, int], int] = defaultdict(int)
     theirs: dict[str, list[Piece]] = defaultdict(list)
-    lonely = [m for m in matches if m.tier != SAME]
+    lonely = matches.but_same()
     for match in lonely:
         for p in match.right:
             theirs[p.op or ""].append(p)
@@ -160,7 +158,7 @@ def _sizes(left: Taken, matches: Sequence[Match]) -> Found:
         for name, a, b in _nearest(p, theirs[p.op or ""]):
             votes[name, a, b] += p.ns
     told: set[object] = set()
-    least = APART * sum(p.ns for p in left.pieces)
+    least = APART * left.pieces.total()
     for (name, a, b), ns in sorted(votes.items(), key=lambda item: (-item[1], item[0])):
         if not told & {name, (a, b)} and ns >= least:  # transposed, a batch looks like a sequence: told once
             told |= {name, (a, b)}
@@ -194,7 +192,7 @@ def _dimension(piece: Piece, position: int, rank: int) -> str:
 
 def _strangers(left: Taken, right: Taken) -> Found:
     """Whether the products have other weights: a batch changes one size of a product, a model all or two."""
-    sides = [[(p.ns, p.weights) for p in side.pieces if p.kind in MODEL_KINDS] for side in (left, right)]
+    sides = [[(p.ns, p.weights) for p in side.products] for side in (left, right)]
     told = [[(ns, sizes) for ns, sizes in side if sizes] for side in sides]
     if not all(told):
         return
@@ -202,12 +200,12 @@ def _strangers(left: Taken, right: Taken) -> Found:
     for mine, whole, other in ((told[0], sides[0], told[1]), (told[1], sides[1], told[0])):
         there = frozenset[object]().union(*(sizes for _, sizes in other))
         time = sum(ns for ns, _ in whole)
-        shares.append(sum(ns for ns, sizes in mine if not sizes & there) / time if time else 0.0)
+        shares.append(sum([ns for ns, sizes in mine if sizes.isdisjoint(there)]) / time if time else 0.0)
     if min(shares) > STRANGERS:
         yield "strangers", {"share": min(shares)}
 
 
-def _amounts(left: Taken, right: Taken, matches: Sequence[Match]) -> Found:
+def _amounts(left: Taken, right: Taken, matches: Matches) -> Found:
     flops = [_flops(side) for side in (left, right)]
     factor = None if not flops[0] or not flops[1] else float(flops[1] / flops[0])
     if left.per == right.per and factor is not None and abs(factor - 1) > APART:
@@ -225,8 +223,18 @@ def _tokens(side: Taken) -> float | None:
     return counts.tokens / counts.calls if counts.calls else None
 
 
-def _often(left: Taken, right: Taken, matches: Sequence[Match]) -> float | None:
+def _often(left: Taken, right: Taken, matches: Matches) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
-    same = {(p.op, p.work) for m in matches if m.tier == SAME for p in m.left if p.kind in MODEL_KINDS and p.shapes}
-    calls = [sum(p.calls for p in side.pieces if (p.op, p.work) in same) / side.units for side in (left, right)]
-    return float(calls[1] / calls[0]) if calls[0] else None
+    whole = [left.pieces.contents[i] for i, _ in matches.pairs]
+    same = {(of.key[1], of.key[4]) for of in whole if of.signature.kind in MODEL_KINDS and of.signature.shapes}
+    parts = [p for match in matches.others if match.tier == SAME for p in match.left]
+    same |= {(p.op, p.work) for p in parts if p.kind in MODEL_KINDS and p.shapes}
+    ours, theirs = (_calls_of(side, same) for side in (left, right))
+    return float(theirs / ours) if ours else None
+
+
+def _calls_of(side: Taken, wanted: Collection[tuple[str | None, tuple[object, ...]]]) -> Fraction:
+    """Calls a unit of the ops on those operands."""
+    ops = {op for op, _ in wanted}  # a work's hash takes longer than all else here
+    told = zip(side.pieces.calls, side.pieces.contents, strict=True)
+    return sum(n for n, of in told if of.key[1] in ops and (of.key[1], of.key[4]) in wanted) / side.units
