@@ -10,12 +10,10 @@ nothing may be lost, doubled or left over, and every job must have given what it
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import chaos
@@ -34,6 +33,7 @@ import leaks
 import ledger
 import slots
 from parts import signal_all
+from stepped_clock import faketime
 from world import Site
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,19 +44,6 @@ DRAINED_WITHIN_S, GONE_WITHIN_S = 120.0, 10.0
 POOLS = {"store": (8, 8), "agent": (1, 3)}
 SAVING = "/roofwatch-window-"  # a folder that a killed job leaves, empty but for a link, for ten minutes
 WINDOWS_LEAST = 0.05  # a second of chaos and agent; fewer prove nothing
-
-
-def faketime() -> str:
-    """libfaketime, installed or fetched; "" where there is none."""
-    for folder in (Path("/usr/lib"), ROOT / "build" / "faketime" / "usr" / "lib"):
-        for found in sorted(folder.glob("*/faketime/libfaketimeMT.so.1")):
-            return str(found)
-    into = ROOT / "build" / "faketime"
-    into.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(["apt-get", "download", "libfaketime"], cwd=into, check=True, capture_output=True, timeout=60)
-        subprocess.run(["dpkg", "-x", *map(str, into.glob("*.deb")), "."], cwd=into, check=True, capture_output=True)
-    return next((str(p) for p in sorted(into.glob("usr/lib/*/faketime/libfaketimeMT.so.1"))), "")
 
 
 @dataclass

@@ -23,6 +23,7 @@ from network import Line, Network
 from parts import PROGRAM, Part, family, free_port, signal_all
 from postgres_server import NOBODY, Postgres, binaries
 from slots import LENGTHS_S, Slots
+from stepped_clock import Clock
 
 from roofwatch.store import database
 from roofwatch.store.filter import Filter
@@ -33,31 +34,6 @@ DATABASE = "soak"
 AFTER_S = 15.0  # so long what went wrong may show
 READY = b"database system is ready to accept connections"  # says Postgres
 FAR = "4000d"  # clocks are stepped: what is of another day must not be old
-
-
-@dataclass
-class Clock:
-    """A clock of some processes' own, by libfaketime."""
-
-    file: Path
-    library: str
-
-    def env(self) -> dict[str, str]:
-        """For their environment; nothing where there is no such library."""
-        if not self.library:
-            return {}
-        path = [str(Path(__file__).parent / "faked"), os.environ.get("PYTHONPATH", "")]
-        return {
-            "PYTHONPATH": os.pathsep.join(filter(None, path)), "LD_PRELOAD": self.library,
-            "FAKETIME_TIMESTAMP_FILE": str(self.file), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-        }  # fmt: skip
-
-    def set(self, by: float) -> None:
-        """So many seconds from the machine's, at once and for all."""
-        beside = self.file.with_suffix(".new")
-        beside.write_text(f"{by:+.0f}\n")
-        beside.rename(self.file)
 
 
 @dataclass

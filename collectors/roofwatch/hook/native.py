@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Iterator, Optional, Set
 
 from . import quiesce
+from .muted import Muted
 
 # torch version, machine, flavour: tests/stress has passed there, 1,000 windows a configuration.
 PROVED = frozenset({("2.13", "x86_64", "cpu")})
@@ -18,7 +19,6 @@ PROVED = frozenset({("2.13", "x86_64", "cpu")})
 _PROFILER = "_ZN5torch8autograd8profiler"
 _STATE = "_ZN5torch8profiler4impl17ProfilerStateBase"
 _STRING = "RKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"  # the new ABI's std::string
-_SILENT = 99  # above every severity that kineto knows
 _LOADER_NS = 20_000_000  # of CPU time: many times what reading a small file takes
 _PROFILER_AT, _CLIENT_AT, _THREAD_AT = 8, 16, 24  # LibkinetoApi in torch/include/kineto/libkineto.h
 
@@ -170,37 +170,6 @@ class Native:
     def started(self) -> bool:
         """Whether kineto has been used in this process."""
         return bool(_ptr.from_address(self._api() + _PROFILER_AT).value)
-
-
-class Muted:
-    """Kineto's own messages off while the hook calls it; the level that the job chose is put back."""
-
-    def __init__(self) -> None:
-        self._old = 0
-
-    def __enter__(self) -> None:
-        self._old = severity().value
-        severity().value = _SILENT
-
-    def __exit__(self, *_: object) -> None:
-        # Kineto's start sets the level itself: what it left is what the job would see.
-        level = severity()
-        if level.value == _SILENT:
-            level.value = self._old
-
-
-def severity() -> "ctypes.c_int":
-    """Kineto's level of messages. Raises AttributeError or ValueError where the build does not export it."""
-    global _severity
-    if _severity is None:
-        import torch
-
-        path = os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")
-        _severity = ctypes.c_int.in_dll(ctypes.CDLL(path), "_ZN9libkineto6Logger14severityLevel_E")
-    return _severity
-
-
-_severity: "Optional[ctypes.c_int]" = None
 
 
 def _bind(library: ctypes.CDLL, name: str, result: Any, *arguments: Any) -> Any:

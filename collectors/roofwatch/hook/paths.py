@@ -8,7 +8,8 @@ from typing import Any, Callable, Dict, Optional
 
 from . import groups, protocol
 from .bindings import Bindings
-from .native import ConfigLoader, Muted, Native, Shared, flavour, proved, severity
+from .muted import Muted, severity
+from .native import ConfigLoader, Native, Shared, flavour, proved
 from .pending import PendingCall
 from .quiesce import quiesce
 from .stages import alone

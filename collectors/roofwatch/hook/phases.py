@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from . import padding, protocol
+from . import clock, padding, protocol
 from .activity import Activity
 from .capture import Capture, Captures
 from .log import failure
@@ -92,7 +92,7 @@ class Phases:
         self.check()
         if not self.path.startable():
             raise Refused(protocol.UNSUPPORTED, "thread")
-        begun = time.monotonic_ns()
+        begun, window.offset_ns = time.monotonic_ns(), clock.offset_ns()
         self.phase = WARM
         self.path.prepare(window.shapes)
         window.at.open_ns += time.monotonic_ns() - begun

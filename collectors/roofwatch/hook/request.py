@@ -36,6 +36,8 @@ class Window:
         self.listed = _listed(request.get("at_steps"))
         self.timeout_s = float(request.get("timeout_ms") or 30_000) / 1e3
         self.start_unix_ns = 0
+        self.offset_ns = 0  # of the machine's clock, before the opening
+        self.clock_set = False  # since then, so all its times are wrong
         self.active_ns: Optional[int] = None  # of a window by time: how much of the job's work it stands for
         self.whole = False  # cut at a step boundary
         self.lost = ""  # why it was given up …

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
-from . import padding, protocol, trace
+from . import clock, padding, protocol, trace
 from .activity import LOOK_S, SLOW_LOOK_S
 from .cost import cost
 from .phases import ARMED, CUT, IDLE, LOST, OPEN, WARM, Phases
@@ -215,6 +215,7 @@ class Taker(Phases):
         quiet = time.monotonic_ns()
         result = self.path.close()
         window.at.quiesce_ns, window.at.close_ns = quiet - begun, time.monotonic_ns() - quiet
+        window.clock_set = clock.was_set(window.offset_ns, time.monotonic_ns() - window.at.opened)
         self.phase = IDLE
         return result
 
@@ -223,6 +224,8 @@ class Taker(Phases):
         try:
             if self.exiting:
                 raise Refused(protocol.EXITING)
+            if window.clock_set:
+                raise Refused(protocol.CLOCK_SET)
             fd: int = self.path.save(result)
             saved = time.monotonic_ns()
         finally:

@@ -60,6 +60,7 @@ WHY = {
     "idle": "it waited for work all the time, and a window of nothing is none: ask while it has requests",
     "model_load": "it was loading a model: ask when it has",
     "checkpoint": "it was writing a checkpoint: ask when it has",
+    "clock_set": "its machine's clock was set meanwhile, so the window's times are wrong: ask again",
     "given_up": "the window could not be cut in time",
     "unsafe": "a window of this process could not be closed, so it takes none any more",
     "unsupported": "its torch gives no windows of such a process ('roofwatch doctor' in its environment says which)",
