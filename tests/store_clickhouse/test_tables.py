@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import time
 
 import pytest
+from clickhouse_connect.driver.binding import finalize_query
 from clickhouse_server import ClickHouse
+from sqlalchemy import event
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import database, schema
 from roofwatch.store.clickhouse import ddl, native, upkeep
 from roofwatch.store.clickhouse.tables import LAYOUTS, OWN
+from roofwatch.store.whose import Whose
 
 # A change of the tables is a new version, with the statements that bring the old ones there (ddl.CHANGES).
-PINNED = {1: "6a9596f154ae3913", 2: "ec423f5ded03516f"}
+PINNED = {1: "6a9596f154ae3913", 2: "ec423f5ded03516f", 3: "f6ebe20c60d7d4cf"}
 
 
 def test_tables_of_a_version_never_change() -> None:
@@ -110,19 +115,49 @@ def test_tables_of_the_first_version_are_brought_here(clickhouse: ClickHouse) ->
     for text in (
         "ALTER TABLE windows " + ", ".join(f"DROP COLUMN {column}" for column in later),
         "DROP TABLE process_states",
+        "ALTER TABLE windows DROP INDEX windows_uid",
         "TRUNCATE TABLE roofwatch_versions",
         "INSERT INTO roofwatch_versions (version, applied_unix_ns) VALUES (1, 1)",
         "INSERT INTO windows (id, uid, process_id, start_unix_ns, trigger) VALUES (5, '0123456789abcdef', 7, 9, 'p')",
         "ALTER TABLE windows ADD COLUMN IF NOT EXISTS `interval_reason` LowCardinality(Nullable(String))",
     ):
         clickhouse.run(text, name)
-    with pytest.raises(RoofwatchError, match=r"older tables 1: .* brings them to 2"):
+    with pytest.raises(RoofwatchError, match=r"older tables 1: .* brings them to 3"):
         database.open(clickhouse.url(name), migrate=False)
     database.open(clickhouse.url(name)).close()
     told = clickhouse.run(f"SELECT id, process_id, {', '.join(f'{c} IS NULL' for c in later)} FROM windows", name)  # noqa: S608
     assert [[str(value) for value in row] for row in told] == [["5", "7", *["1"] * len(later)]]
     assert [str(row[0]) for row in clickhouse.run("SELECT count() FROM process_states", name)] == ["0"]
     database.open(clickhouse.url(name), migrate=False).close()
+
+
+@pytest.mark.parametrize("migrated", [False, True])
+def test_a_window_is_found_by_its_uid_without_reading_the_others(clickhouse: ClickHouse, migrated: bool) -> None:
+    """Whose a window is is asked of tables of a month; also of windows that were there before the index."""
+    name = _made(clickhouse)
+    if migrated:
+        clickhouse.run("ALTER TABLE windows DROP INDEX windows_uid", name)
+        clickhouse.run("INSERT INTO roofwatch_versions (version, applied_unix_ns) VALUES (2, 1)", name)
+        clickhouse.run("DELETE FROM roofwatch_versions WHERE version > 2", name)
+    clickhouse.run("INSERT INTO nodes (id, host, boot_id) VALUES (1, 'gpu-1', '')", name)
+    clickhouse.run("INSERT INTO processes (id, node_id, pid, start_unix_ns, versions) VALUES (7, 1, 1, 1, '{}')", name)
+    clickhouse.run(
+        "INSERT INTO windows (id, uid, process_id, start_unix_ns, trigger) "
+        "SELECT number, MD5(toString(number)), 7, number, 'schedule' FROM numbers(200000)", name,
+    )  # fmt: skip
+    db = database.open(clickhouse.url(name))
+    deadline = time.monotonic() + 20
+    while clickhouse.run(f"SELECT 1 FROM system.mutations WHERE database = '{name}' AND NOT is_done"):  # noqa: S608
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    asked: list[str] = []
+    event.listen(db.engine, "before_cursor_execute", lambda *args: asked.append(str(finalize_query(args[2], args[3]))))
+    uid = hashlib.md5(b"123456").digest()  # noqa: S324 - as any hash would do
+    assert asyncio.run(Whose(db).nodes([uid, bytes(16)])) == {uid: "gpu-1"}
+    found = "SELECT explain FROM (EXPLAIN indexes = 1 {}) WHERE explain LIKE '%Granules: %/%'"
+    read = [line[0].split("Granules: ")[1] for line in clickhouse.run(found.format(asked[-1]), name)]
+    assert "1/25" in read  # of 8,192 rows each
+    db.close()
 
 
 def _made(clickhouse: ClickHouse) -> str:

@@ -18,12 +18,13 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store import logs
 from roofwatch.store.capturing import Asking, Target, asking, commands, first, meeting, renewed, unseen
+from roofwatch.store.failing import failed
 from roofwatch.store.fetching import fetched, listed
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import NO_ANSWER, TEXT_MOST, ask, clipped
 from roofwatch.store.unreadable import REASON
-from roofwatch.store.whose import Whose, failed
+from roofwatch.store.whose import Whose
 
 CAPTURES_MOST, FETCHES_MOST = 8, 8  # at once
 LEARN_WITHIN_S = 20.0  # for ranks that nobody has seen step to take a short window

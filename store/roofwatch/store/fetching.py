@@ -6,6 +6,7 @@ window is stored; of one that is not stored, the node whose word who asks is rea
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,10 +16,11 @@ import grpc
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import logs
+from roofwatch.store.failing import failed
 from roofwatch.store.gate import calling
 from roofwatch.store.hub import Connection, Hub, Talk
 from roofwatch.store.questions import TEXT_MOST, ask, clipped
-from roofwatch.store.whose import Whose, failed
+from roofwatch.store.whose import Whose
 
 TRACES_MOST = 1000  # believed of one agent
 UID_BYTES = 16
@@ -27,17 +29,21 @@ NOT_ITS_OWN = "not_its_own"  # why an agent's word on a trace is not passed on: 
 PART_BYTES = 1 << 19
 PART_WITHIN_S = 30.0
 TRACE_MOST = 4 << 30
+_log = logging.getLogger(__name__)
 
 
 async def listed(hub: Hub, talk: Talk, begin: str, node: str | None, whose: Whose) -> pb.TraceListing:
     """The traces that agents keep, of windows whose uid begins so.
 
+    A list of all is given as agents tell it, not ``compared``, where the database does not say whose they are. Who
+    seeks one means to fetch it, and would take an agent's word for it.
+
     Raises:
-        RoofwatchError: the database does not say whose they are.
+        RoofwatchError: the database does not say whose the one is that is sought.
     """
     agents = {c.agent: c for c in hub.connected(node)}
     command = pb.Command(id=talk.id, find_traces=pb.FindTraces(window=begin[:32]))
-    listing = pb.TraceListing(compared=True)
+    listing = pb.TraceListing()
     told: list[pb.KeptTrace] = []
     async for connection, answer in ask(hub, talk, command, agents, "traces"):
         if isinstance(answer, str):
@@ -48,7 +54,15 @@ async def listed(hub: Hub, talk: Talk, begin: str, node: str | None, whose: Whos
             if len(trace.window) == UID_BYTES and trace.window.hex().startswith(begin):
                 told.append(clipped(trace))
                 told[-1].node = connection.host
-    stored = await whose.nodes([trace.window for trace in told])
+    try:
+        stored = await whose.nodes([trace.window for trace in told])
+    except RoofwatchError as error:
+        if begin:
+            raise
+        _log.warning("kept traces are listed without saying which windows are stored: %s", error)
+        listing.traces.extend(told)
+        return listing
+    listing.compared = True
     for trace in told:
         trace.stored = stored.get(trace.window) == trace.node
     listing.traces.extend(trace for trace in told if trace.stored or trace.window not in stored)

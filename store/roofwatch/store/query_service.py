@@ -9,13 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc
-
-from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
-from roofwatch.proto.codec import DATABASE_AWAY
+from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
 from roofwatch.store.database import READ_S
+from roofwatch.store.failing import failed
 from roofwatch.store.filter import Filter
 from roofwatch.store.metrics import Metrics
 from roofwatch.store.queries import Queries
@@ -38,12 +36,8 @@ class QueryService(rpc.QueryServicer):  # type: ignore[misc]
         try:
             until_s = time.monotonic() + min(READ_S, context.time_remaining() or READ_S)
             answer = await loop.run_in_executor(self._pool, self._answer, request, until_s)
-        except UsageError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        except UnreachableError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error), DATABASE_AWAY)
         except RoofwatchError as error:
-            await context.abort(grpc.StatusCode.INTERNAL, str(error))
+            await failed(context, error)
         return pb.QueryResponse(answer=answer, received_unix_ns=received_ns, sent_unix_ns=time.time_ns())
 
     def _answer(self, request: pb.QueryRequest, until_s: float) -> bytes:

@@ -6,12 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
 
-import grpc
-
-from roofwatch.model.errors import RoofwatchError, UnreachableError
-from roofwatch.proto.codec import DATABASE_AWAY
 from roofwatch.store import schema
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
@@ -47,11 +42,3 @@ class Whose:
                 query = windows_of(Filter(), w.uid, schema.nodes.c.host).where(w.uid.in_(some))
                 found.update({bytes(uid): str(host) for uid, host in connection.execute(query)})
         return found
-
-
-async def failed(context: Any, error: RoofwatchError) -> NoReturn:
-    """End a call because the database does not answer, as questions to it end."""
-    if isinstance(error, UnreachableError):
-        await context.abort(grpc.StatusCode.UNAVAILABLE, str(error), DATABASE_AWAY)
-    await context.abort(grpc.StatusCode.INTERNAL, str(error))
-    raise AssertionError  # abort always raises

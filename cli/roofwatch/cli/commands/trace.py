@@ -89,7 +89,7 @@ def list_(store: str | None, node: str, form: str) -> int:
         "no agent that is connected keeps a trace (those of agents that are away are listed when they are back): take "
         "one with 'roofwatch capture --keep-trace'.",
     )  # fmt: skip
-    for told in captures.silent(away):
+    for told in (*captures.silent(away), *captures.unsure(answer["rows"])):
         errors.say(told)
     if left_out:
         errors.say(f"{left_out} more are kept than agents list.")

@@ -158,6 +158,12 @@ def silent(agents: Sequence[Row]) -> list[str]:
     return [f"{text.clean(each['node'])}: {words.get(each['reason'], 'its agent does not answer')}." for each in agents]
 
 
+def unsure(traces: Sequence[Row]) -> list[str]:
+    """A sentence where the store did not say which windows it has."""
+    told = "The store did not say which of these windows it has: that they are of these nodes is their agents' word."
+    return [told] if any(row["stored"] is None for row in traces) else []
+
+
 def _who(rows: Sequence[Row]) -> str:
     names = [f"rank {row['rank']}" if row["rank"] is not None else f"process {row['pid']}" for row in rows]
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.store.clickhouse.tables import DURABLE, LAYOUTS, OWN, Layout
+from roofwatch.store.clickhouse.tables import BY_UID, DURABLE, LAYOUTS, OWN, Layout
 
-VERSION = 2  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
+VERSION = 3  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
 VERSIONS = "roofwatch_versions"
 
 
@@ -42,7 +42,8 @@ def _engine(layout: Layout, cluster: str) -> str:
 
 def create(name: str, layout: Layout, cluster: str = "") -> Iterator[str]:
     """The statements that make a table."""
-    columns = ", ".join(f"`{column}` {kind}" for column, kind in layout.columns.items())
+    lines = [f"`{column}` {kind}" for column, kind in layout.columns.items()]
+    columns = ", ".join((*lines, *(f"INDEX {index} {of}" for index, of in layout.indexes.items())))
     made = stored(name, cluster)
     settings = DURABLE if cluster else {**layout.settings, **DURABLE}
     parts = [f"CREATE TABLE IF NOT EXISTS {made}{on(cluster)} ({columns}) ENGINE = {_engine(layout, cluster)}"]
@@ -88,7 +89,16 @@ def _second(cluster: str) -> Iterator[str]:
         yield f"ALTER TABLE {stored(table, cluster)}{on(cluster)} MODIFY SETTING {_listed(DURABLE)}"
 
 
-CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second}  # from the tables of the version before to this one
+def _third(cluster: str) -> Iterator[str]:
+    """Windows are found by uid; of those that are there, once the server comes to it."""
+    table = f"ALTER TABLE {stored('windows', cluster)}{on(cluster)}"
+    for name, of in BY_UID.items():
+        yield f"{table} ADD INDEX IF NOT EXISTS {name} {of}"
+        yield f"{table} MATERIALIZE INDEX {name}"
+
+
+# From the tables of the version before to this one.
+CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second, 3: _third}
 
 
 def version(connection: Connection) -> int | None:
