@@ -40,28 +40,29 @@ class Match(NamedTuple):
     name: str | None = None  # of a group: what is fused
 
 
+# Places of the pieces on both sides, and how much of each: None is all of it.
+Pair = tuple[int, int, Fraction | None, Fraction | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """All pieces of both sides, each (or each part of it) in one match.
-
-    ``pairs`` are those of tier ``same`` that are one whole piece a side, by their places: of a fleet nearly all are.
-    """
+    """All pieces of both sides, each (or each part of it) in one match. ``pairs`` are all those of tier ``same``."""
 
     left: Pieces
     right: Pieces
-    pairs: list[tuple[int, int]]
+    pairs: list[Pair]
     others: list[Match]
 
     def __getitem__(self, place: int) -> Match:
         """The match at a place: first are the pairs."""
         if place >= len(self.pairs):
             return self.others[place - len(self.pairs)]
-        i, j = self.pairs[place]
-        return Match(SAME, (self.left[i],), (self.right[j],))
+        i, j, left, right = self.pairs[place]
+        return Match(SAME, (_part(self.left[i], left),), (_part(self.right[j], right),))
 
-    def but_same(self) -> list[Match]:
-        """Those of the other tiers."""
-        return [match for match in self.others if match.tier != SAME]
+
+def _part(piece: Piece, share: Fraction | None) -> Piece:
+    return piece if share is None else piece.part(share)
 
 
 @dataclass(slots=True)
@@ -100,44 +101,32 @@ def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
     return left.denominator * right.numerator, right.denominator * left.numerator
 
 
-def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[list[tuple[int, int]], _Rest]:
-    """Pairs of pieces that are the same work, as often; and what is left, matched as far as both do as much."""
+def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[list[Pair], _Rest]:
+    """Pairs of pieces that are the same work, as much of them as both do; and what is left."""
     theirs = {content.key: j for j, content in enumerate(right.contents)}
-    pairs: list[tuple[int, int]] = []
+    pairs: list[Pair] = []
     rest, more = _Rest([], []), list[Piece]()
     for i, content in enumerate(left.contents):
         j = theirs.pop(content.key, None)
         if j is None:
             rest.left.append(left[i])
-        elif _alike(amounts := (left.calls[i] * weight[0], right.calls[j] * weight[1])):
-            pairs.append((i, j))
-        else:
-            match, more_left, more_right = _as_much(SAME, left[i], right[j], amounts)
-            rest.matches.append(match)
-            rest.left += more_left
-            more += more_right
+            continue
+        share, share_too = _shares(left.calls[i] * weight[0], right.calls[j] * weight[1])
+        pairs.append((i, j, share, share_too))
+        if share is not None:
+            rest.left.append(left[i].rest(share))
+        elif share_too is not None:
+            more.append(right[j].rest(share_too))
     rest.right = [right[j] for j in theirs.values()] + more
     return pairs, rest
 
 
-def _alike(amounts: tuple[Number, Number]) -> bool:
-    """Whether both sides do as much of a piece a unit, nearly."""
-    less, more = min(amounts), max(amounts)
-    return not less or (more - less) * ALIKE <= more
-
-
-def _as_much(
-    tier: str, left: Piece, right: Piece, amounts: tuple[Number, Number]
-) -> tuple[Match, list[Piece], list[Piece]]:
-    """The match of as much work as both sides do a unit (``amounts``), and what one of them does more."""
-    a, b = amounts
-    if _alike(amounts):
-        return Match(tier, (left,), (right,)), [], []
-    if a > b:
-        part, rest = left.split(Fraction(b, a))
-        return Match(tier, (part,), (right,)), [rest], []
-    part, rest = right.split(Fraction(a, b))
-    return Match(tier, (left,), (part,)), [], [rest]
+def _shares(a: Number, b: Number) -> tuple[Fraction | None, Fraction | None]:
+    """How much of both pieces is as much work a unit as the other side does; None is all of it."""
+    more, less = (a, b) if a > b else (b, a)
+    if not less or (more - less) * ALIKE <= more:
+        return None, None
+    return (Fraction(b, a), None) if a > b else (None, Fraction(a, b))
 
 
 def _amounts(left: Piece, right: Piece, weight: tuple[int, int], scale: float) -> tuple[Number, Number]:
@@ -166,10 +155,12 @@ def _by_size(rest: _Rest, weight: tuple[int, int], scale: float) -> None:
         if i not in left or j not in right:
             continue
         ours, other = left.pop(i), right.pop(j)
-        match, more_left, more_right = _as_much(SIZE, ours, other, _amounts(ours, other, weight, scale))
-        rest.matches.append(match)
-        added.left += more_left
-        added.right += more_right
+        share, share_too = _shares(*_amounts(ours, other, weight, scale))
+        rest.matches.append(Match(SIZE, (_part(ours, share),), (_part(other, share_too),)))
+        if share is not None:
+            added.left.append(ours.rest(share))
+        elif share_too is not None:
+            added.right.append(other.rest(share_too))
     rest.left, rest.right = [*left.values(), *added.left], [*right.values(), *added.right]
 
 
@@ -201,17 +192,19 @@ def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:
 def _distance(a: Piece, b: Piece, scale: float) -> float | None:
     """Relative; where the right was scaled, so much more of it, or as much: weights do not grow with the batch."""
     if a.flops and b.flops:
-        low, high = (a.flops, a.flops_max or a.flops), (b.flops, b.flops_max or b.flops)
-        return min(_between(low, (high[0] * by, high[1] * by)) for by in {scale, 1.0})
-    if a.flops or b.flops or not a.bytes or not b.bytes:
+        ours, theirs = (a.flops, a.flops_max or a.flops), (b.flops, b.flops_max or b.flops)
+    elif a.flops or b.flops or not a.bytes or not b.bytes:
         return None
-    return min(_between((a.bytes, a.bytes), (b.bytes * by, b.bytes * by)) for by in {scale, 1.0})
+    else:
+        ours, theirs = (a.bytes, a.bytes), (b.bytes, b.bytes)
+    far = _between(ours, theirs)
+    return far if scale == 1.0 else min(far, _between(ours, (theirs[0] * scale, theirs[1] * scale)))
 
 
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
     """How far two ranges are apart, relative to the larger; 0 where they meet."""
-    lower, upper = sorted((a, b))
-    return max(0.0, 1 - lower[1] / upper[0])
+    lower, upper = (a, b) if a <= b else (b, a)
+    return 1 - lower[1] / upper[0] if lower[1] < upper[0] else 0.0
 
 
 def _optimizers(rest: _Rest) -> None:

@@ -63,20 +63,20 @@ class Piece(NamedTuple):
     weights: frozenset[object]  # what its weight's sizes may be
 
     def part(self, share: Fraction) -> Piece:
-        """So much of it; with what ``split`` gives beside it, it adds up to the whole."""
+        """So much of it; with ``rest`` of the same share it adds up to the whole."""
         up, down = share.numerator, share.denominator
-        calls = _times(self.calls, up, down)
-        return self._replace(
-            ns=self.ns * up // down,
-            calls=calls,
-            roof_ns=None if self.roof_ns is None else self.roof_ns * (up / down),
-            counted=tuple([(calls if c[0] == self.calls else _times(c[0], up, down), *c[1:]) for c in self.counted]),
-        )
+        return self._scaled(self.ns * up // down, up, down)
 
-    def split(self, share: Fraction) -> tuple[Piece, Piece]:
-        """So much of it, and what is left of it without that."""
-        part = self.part(share)
-        return part, self.part(1 - share)._replace(ns=self.ns - part.ns)
+    def rest(self, share: Fraction) -> Piece:
+        """What is left of it without ``part``."""
+        up, down = share.numerator, share.denominator
+        return self._scaled(self.ns - self.ns * up // down, down - up, down)
+
+    def _scaled(self, ns: int, up: int, down: int) -> Piece:
+        calls = _times(self.calls, up, down)
+        roof = None if self.roof_ns is None else self.roof_ns * (up / down)
+        counted = tuple([(calls if c[0] == self.calls else _times(c[0], up, down), *c[1:]) for c in self.counted])
+        return Piece(ns, calls, roof, counted, *self[4:])
 
 
 def _times(calls: Number, up: int, down: int) -> Fraction:

@@ -75,9 +75,10 @@ def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> boo
 
 def _own(pieces: Sequence[Piece], side: Taken) -> float | None:
     """Roof time a unit as the records have it; None where that of a piece is unknown."""
-    if not pieces or any(p.roof_ns is None for p in pieces):
+    roofs = [p.roof_ns for p in pieces if p.roof_ns is not None]
+    if not roofs or len(roofs) < len(pieces):
         return None
-    return math.fsum(p.roof_ns or 0.0 for p in pieces) / float(side.units)
+    return math.fsum(roofs) / float(side.units)
 
 
 def _under(pieces: Sequence[Piece], side: Taken, peaks: Peaks) -> float | None:

@@ -98,8 +98,12 @@ def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Colu
 def _times(matches: Matches) -> list[tuple[int, int]]:
     """Both sides' time of each match."""
     left, right = matches.left.ns, matches.right.ns
-    found = [(left[i], right[j]) for i, j in matches.pairs]
+    found = [(_share(left[i], a), _share(right[j], b)) for i, j, a, b in matches.pairs]
     return found + [(sum(p.ns for p in m.left), sum(p.ns for p in m.right)) for m in matches.others]
+
+
+def _share(ns: int, share: Fraction | None) -> int:
+    return ns if share is None else ns * share.numerator // share.denominator
 
 
 def _order(matches: Matches, times: Sequence[int]) -> list[int]:
@@ -118,17 +122,26 @@ _Told = tuple[str | None, str, bool, Roofs]  # tier, sort, layout tax, roofs
 def _of_pairs(matches: Matches, left: Taken, right: Taken) -> list[_Told]:
     """What is told of pairs, as ``_of_match`` does."""
     units = float(left.units), float(right.units)
-    sides = [[None if ns is None else ns / by for ns in side.pieces.roofs]
-             for side, by in zip((left, right), units, strict=True)]  # fmt: skip
-    contents = matches.left.contents
-    return [
-        (SAME, contents[i].sort, contents[i].key[2], roofs_of_pair(sides[0][i], sides[1][j])) for i, j in matches.pairs
-    ]
+    contents, ours, theirs = left.pieces.contents, left.pieces.roofs, right.pieces.roofs
+    found: list[_Told] = []
+    for i, j, a, b in matches.pairs:
+        roofs = roofs_of_pair(_roof(ours[i], a, units[0]), _roof(theirs[j], b, units[1]))
+        found.append((SAME, contents[i].sort, contents[i].key[2], roofs))
+    return found
+
+
+def _roof(ns: float | None, share: Fraction | None, units: float) -> float | None:
+    """Roof time a unit of so much of a piece."""
+    if ns is None:
+        return None
+    return ns / units if share is None else ns * (share.numerator / share.denominator) / units
 
 
 def _of_match(match: Match, left: Taken, right: Taken, *, alike: bool) -> _Told:
     roofs = roofs_of(match, left, right, alike=alike)
-    return match.tier, (match.left or match.right)[0].sort, lead_of(match).tax, roofs
+    some = (*match.left, *match.right)
+    tax = some[0].tax if len({p.tax for p in some}) == 1 else lead_of(match).tax
+    return match.tier, some[0].sort, tax, roofs
 
 
 def lead_of(match: Match) -> Piece:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from roofwatch.model.comparison_match import SAME, Matches
+from roofwatch.model.comparison_match import Matches
 from roofwatch.model.comparison_pieces import MODEL_KINDS, Piece, Product
 from roofwatch.model.comparison_sides import CALL, STEP, Taken, tells_phases
 from roofwatch.model.comparison_windows import Found, of_windows
@@ -150,7 +150,7 @@ def _sizes(left: Taken, matches: Matches) -> Found:
     """Dimensions in which pieces of one op differ that found no same piece: the one with most time behind it."""
     votes: dict[tuple[str, int, int], int] = defaultdict(int)
     theirs: dict[str, list[Piece]] = defaultdict(list)
-    lonely = matches.but_same()
+    lonely = matches.others
     for match in lonely:
         for p in match.right:
             theirs[p.op or ""].append(p)
@@ -225,10 +225,8 @@ def _tokens(side: Taken) -> float | None:
 
 def _often(left: Taken, right: Taken, matches: Matches) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
-    whole = [left.pieces.contents[i] for i, _ in matches.pairs]
-    same = {(of.key[1], of.key[4]) for of in whole if of.signature.kind in MODEL_KINDS and of.signature.shapes}
-    parts = [p for match in matches.others if match.tier == SAME for p in match.left]
-    same |= {(p.op, p.work) for p in parts if p.kind in MODEL_KINDS and p.shapes}
+    both = [left.pieces.contents[i] for i, *_ in matches.pairs]
+    same = {(of.key[1], of.key[4]) for of in both if of.signature.kind in MODEL_KINDS and of.signature.shapes}
     ours, theirs = (_calls_of(side, same) for side in (left, right))
     return float(theirs / ours) if ours else None
 
