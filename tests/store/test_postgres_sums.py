@@ -184,15 +184,18 @@ def test_a_sum_that_cannot_be_made_holds_up_no_day(db: Database, postgres: Postg
 
 
 def test_a_reader_that_takes_long(db: Database, postgres: Postgres, name: str) -> None:
-    """Nothing is half gone: a drop gives up soon, what rollups say is taken back with it, and it is done later."""
-    make(db, postgres_sums.hours_of(DAY))
+    """Nothing is half gone: a drop gives up soon, before it has deleted anything, and it is done later."""
+    make(db, postgres_sums.hours_of(DAY), postgres_sums.days_of(DAY))
     store(db, [at("a", 0)], 1)
     sweep(db)
     other = database.open(postgres.url(name))
     reference = BEGIN_NS + 2 * DAY_NS + HOUR_NS
     with other.read() as reading:
         reading.execute(select(schema.window_sums)).all()
-        assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT).partitions == 0
+        with statements(db) as sent:
+            assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT).partitions == 0
+        assert [one for one, _ in sent if one.startswith("LOCK TABLE")]
+        assert not [one for one, _ in sent if one.startswith(("DELETE", "UPDATE"))]
         assert count(db, schema.rollups) == 2
         store(db, [at("b", 3 * DAY_NS)], 2)
         assert total(db, Filter())[0] == 20

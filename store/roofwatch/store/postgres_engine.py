@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
 
 from roofwatch.model.errors import RoofwatchError, UsageError
 from roofwatch.model.extras import install
@@ -15,6 +16,7 @@ from roofwatch.model.extras import install
 OLDEST = 15  # major version of the server
 BUSY_S = 30  # how long a writer waits for another one: a second store, an import
 STUCK_S = 60  # after that a session that holds a transaction and says nothing is ended: another one may wait for it
+_BUSY = "55P03"  # lock_not_available
 WRITER = 0x526F6F66  # the advisory lock of writers; locks are of one database
 # TCP: a server that vanished is noticed within half a minute, not after hours.
 _ARGUMENTS = {
@@ -121,6 +123,11 @@ def lost(error: BaseException) -> bool:
     return state[:2] in {"08", "40"} or state in {"57P01", "57P02", "57P03", "25P03", "25006"}
 
 
+def busy(error: DBAPIError) -> bool:
+    """Whether a lock could not be had in time: somebody reads or writes for long, and it may be tried again."""
+    return getattr(error.orig, "sqlstate", None) == _BUSY
+
+
 def unreachable(error: BaseException) -> bool:
     """Whether no server answers."""
     return getattr(error, "sqlstate", None) in {None, "57P03"} and not _answered(str(error)) and lost(error)
@@ -135,7 +142,7 @@ _ADVICE_BY_STATE = {
     "42501": "let a role with that right run 'roofwatch store serve' once, or grant it",
     "53100": "free some space",
     "57014": "this answer takes too long; ask for a shorter time, or for one node",
-    "55P03": "another store or import writes for long; try again",
+    _BUSY: "another store or import writes for long; try again",
     "25006": "this server only reads; name the one that writes",
     "3D000": "create the database first",
 }

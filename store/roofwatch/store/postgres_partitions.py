@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection
 
 from roofwatch.store.days import DAY_NS, SERIAL_BITS, SHARED, day_of, first_number
+from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS, windows
 
-BY_KERNELS = {"kernel_blocks": "window_id", "collectives": "window_id", "graphs": "window_id"}  # dropped first…
-BY_WINDOWS = {"windows": "id", "window_devices": "window_id", "window_drops": "window_id", "idle_causes": "window_id"}
+BY_KERNELS = {table.name: "window_id" for table in OF_KERNELS}  # dropped first
+BY_WINDOWS = {windows.name: "id", **{table.name: "window_id" for table in OF_WINDOWS}}
 PARTITIONED = {**BY_KERNELS, **BY_WINDOWS}
 AHEAD = 3  # days after today that have their partitions before their first window
 MOST_DAYS = 64  # with partitions; windows of more days than that share one

@@ -19,7 +19,8 @@ from roofwatch.store import postgres_partitions as partitions
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import DAY_NS, SHARED, day_of, first_number
-from roofwatch.store.postgres_sums import BUSY, WAIT
+from roofwatch.store.postgres_engine import busy
+from roofwatch.store.postgres_sums import WAIT
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.schema import metadata, rollups, windows
 
@@ -134,7 +135,7 @@ def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, br
             connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {names}")
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != BUSY:
+        if not busy(error):
             raise
         return _Found.READ
     return _Found.DROPPED

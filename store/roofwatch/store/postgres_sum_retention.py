@@ -7,32 +7,23 @@ be made) is written to the default partition before. Dropping waits only a momen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 from sqlalchemy.exc import DBAPIError
 
-from roofwatch.store import postgres_sums
+from roofwatch.store import postgres_sums, process_states
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import day_of
+from roofwatch.store.postgres_engine import busy
 from roofwatch.store.postgres_retention import broken_days, drop_shared, imported
-from roofwatch.store.postgres_sums import BUSY, BY_TIME, WAIT, Span
+from roofwatch.store.postgres_sums import BY_TIME, WAIT, Span
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
-from roofwatch.store.schema import (
-    collectives,
-    graphs,
-    idle_causes,
-    kernel_blocks,
-    process_states,
-    rollups,
-    window_devices,
-    window_drops,
-    windows,
-)
+from roofwatch.store.schema import rollups, windows
+from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
 
-_OF_WINDOWS = (kernel_blocks, collectives, graphs, window_devices, window_drops, idle_causes, windows)
 Piece = tuple[int, int, int]  # grain, beginning, process
 
 
@@ -60,7 +51,8 @@ def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken:
                 found.days_of_hours += len(gone)
             else:
                 found.days += len(gone)
-                _forget_states(database, reference_ns - keep.daily_s * SECOND_NS)
+                with database.write() as connection:
+                    process_states.forget(connection, reference_ns - keep.daily_s * SECOND_NS)
     return found
 
 
@@ -75,7 +67,7 @@ def _tried(database: Database, work: Callable[[Connection], bool | None]) -> boo
         with database.write() as connection:
             return work(connection) is not False
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != BUSY:
+        if not busy(error):
             raise
     return False
 
@@ -107,10 +99,10 @@ def _drop(connection: Connection, span: Span, broken: Collection[Piece], gone: l
     """All of a span in one transaction; ``gone`` is told the pieces. False where it must wait."""
     if span not in postgres_sums.spans(connection) or _waits(connection, span, broken):  # another store was first
         return False
-    gone += _marked(connection, span) if span.grain == HOUR_S else _removed(connection, span)
-    drop_shared(connection, _OF_WINDOWS, DAY_S, gone)
-    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
     own = {table: f"{span.parent(table)}_{span.suffix}" for table in span.tables}
+    _probe(connection, span, own.values())
+    gone += _marked(connection, span) if span.grain == HOUR_S else _removed(connection, span)
+    drop_shared(connection, (*OF_KERNELS, *OF_WINDOWS, windows), DAY_S, gone)
     for table, name in own.items():
         connection.exec_driver_sql(f"ALTER TABLE {span.parent(table)} DETACH PARTITION {name}")
     if _used(connection, span):
@@ -120,6 +112,22 @@ def _drop(connection: Connection, span: Span, broken: Collection[Piece], gone: l
             )
     connection.exec_driver_sql(f"DROP TABLE {', '.join(own.values())}")
     return True
+
+
+def _probe(connection: Connection, span: Span, own: Iterable[str]) -> None:
+    """Have the locks that dropping takes, for a moment: a long reader is met before anything is deleted.
+
+    They are given back at once, since deleting may take a while and readers need not wait for it.
+
+    Raises:
+        DBAPIError: somebody reads for long.
+    """
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT}'")
+    parents = [span.parent(table) for table in span.tables]
+    names = [*parents, *(f"{parent}_shared" for parent in parents), *own]
+    point = connection.begin_nested()
+    connection.exec_driver_sql(f"LOCK TABLE {', '.join(f'ONLY {name}' for name in names)}")
+    point.rollback()
 
 
 def _kept(table: str, span: Span) -> str:
@@ -146,14 +154,17 @@ def _waits(connection: Connection, span: Span, broken: Collection[Piece]) -> boo
 
 def _marked(connection: Connection, span: Span) -> list[tuple[int, int]]:
     """Days of which no hours are left from now on."""
-    r, day = rollups.c, rollups.alias("day").c
+    r = rollups.c
     mine = (*_within(span, DAY_S), ~r.stale, r.finer, ~imported(DAY_S).exists())
     told = update(rollups).where(*mine).values(finer=False).returning(r.bucket_unix_ns, r.process_id)
     found = [(bucket, process) for bucket, process in connection.execute(told)]
-    kept = select(day.grain).where(
-        day.grain == DAY_S, day.bucket_unix_ns == span.low_ns, day.process_id == r.process_id, day.finer
+    staying = connection.execute(select(r.process_id).where(*_within(span, DAY_S), r.finer)).scalars().all()
+    # Few, and told as they are: joined, these would be sought for each hour where the table has no statistics yet.
+    connection.exec_driver_sql(
+        f"DELETE FROM rollups WHERE grain = {HOUR_S} AND bucket_unix_ns >= {span.low_ns} "  # noqa: S608 - numbers
+        f"AND bucket_unix_ns < {span.high_ns} AND process_id <> ALL(%s::bigint[])",
+        (list(staying),),
     )
-    connection.execute(delete(rollups).where(*_within(span, HOUR_S), ~kept.exists()))
     return found
 
 
@@ -163,9 +174,3 @@ def _removed(connection: Connection, span: Span) -> list[tuple[int, int]]:
     mine = (*_within(span, DAY_S), ~r.stale, ~r.finer, ~imported(DAY_S).exists())
     told = delete(rollups).where(*mine).returning(r.bucket_unix_ns, r.process_id)
     return [(bucket, process) for bucket, process in connection.execute(told)]
-
-
-def _forget_states(database: Database, before_ns: int) -> None:
-    """Of processes whose days are gone: else they would be said to have taken no windows."""
-    with database.write() as connection:
-        connection.execute(delete(process_states).where(process_states.c.seen_unix_ns < before_ns))

@@ -23,12 +23,12 @@ from sqlalchemy.sql.elements import AsBoolean, BooleanClauseList, Grouping
 from sqlalchemy.sql.expression import FunctionElement
 
 from roofwatch.store.days import DAY_NS, day_of
+from roofwatch.store.postgres_engine import busy
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, kernel_hours, rollups
 
 AHEAD = 1  # days after today whose hours have their partitions; an hour's sums come after its end
 BEHIND = 7  # days before today that get theirs after the store was away: so long agents keep windows
 MOST = 128  # partitions of a table, besides those of days that are kept: a clock that jumps makes no more
-BUSY = "55P03"  # the code of a lock that could not be had in time
 WAIT = "250ms"  # for readers
 BY_BOTH = tuple(table.name for table in ROLLED)
 BY_TIME = kernel_hours.name  # of hours only
@@ -148,7 +148,7 @@ def make_if_free(connection: Connection, span: Span) -> None:
     try:
         make(connection, span)
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != BUSY:
+        if not busy(error):
             raise
         point.rollback()
     else:

@@ -19,6 +19,7 @@ from roofwatch.store import (
     postgres_retention,
     postgres_sum_retention,
     postgres_sums,
+    process_states,
     rollup,
     rollup_groups,
 )
@@ -26,20 +27,8 @@ from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
 from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
-from roofwatch.store.schema import (
-    agent_drops,
-    agents,
-    collectives,
-    graphs,
-    idle_causes,
-    kernel_blocks,
-    process_states,
-    rollups,
-    segments,
-    window_devices,
-    window_drops,
-    windows,
-)
+from roofwatch.store.schema import agent_drops, agents, rollups, segments, windows
+from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
 
 MOST = 1 << 62  # ns; who keeps for millennia asks for more than 64 bits
 AT_ONCE = 32  # pieces in one transaction: some 2,000 windows, about 0.1 s
@@ -49,9 +38,6 @@ AGAIN_S = 1.0  # …and while there is
 JUMP_NS = 3600 * SECOND_NS  # ahead: the clock was set, or the machine slept…
 DOUBTED_S = 86_400.0  # …and what that makes old goes only once it has stood so for a day
 _log = logging.getLogger(__name__)
-
-_PARTS = (kernel_blocks, collectives, graphs)  # of a window: what goes first…
-_REST = (window_devices, window_drops, idle_causes)  # …and with the window itself
 
 
 @dataclass(slots=True)
@@ -100,9 +86,8 @@ def prune(connection: Connection, now_ns: int, keep: Keep, most: int = AT_ONCE) 
     _drop_windows(connection, DAY_S, oldest, whole=True)  # those that came since
     for bucket, process in oldest:
         _drop_pieces(connection, DAY_S, bucket, process)
-    if oldest:  # else a process would be said to have taken no windows, because they are gone
-        seen = process_states.c.seen_unix_ns
-        connection.execute(delete(process_states).where(seen < now_ns - keep.daily_s * SECOND_NS))
+    if oldest:
+        process_states.forget(connection, now_ns - keep.daily_s * SECOND_NS)
     found.hours_of_kernels, found.days_of_hours, found.days = len(hours), len(days), len(oldest)
     found.segments = _drop_segments(connection, now_ns, max(keep.hourly_s, SEGMENTS_S) * SECOND_NS, most)
     return found
@@ -141,7 +126,7 @@ def _time(bucket: int, grain: int, process: int) -> ColumnElement[bool]:
 
 def _drop_windows(connection: Connection, grain: int, pieces: Sequence[tuple[int, int]], *, whole: bool) -> None:
     """The kernels of pieces' windows, or all of them."""
-    tables = (*_PARTS, *(_REST if whole else ()))
+    tables = (*OF_KERNELS, *(OF_WINDOWS if whole else ()))
     if connection.dialect.name == "postgresql":
         postgres_retention.drop_shared(connection, [*tables, *([windows] if whole else [])], grain, pieces)
         return

@@ -205,3 +205,7 @@ kernel_blocks = Table(
     Column("histograms", LargeBinary, nullable=False),
     postgresql_partition_by=_BY_WINDOW,
 )
+
+# What a window is made of beside itself: what goes first when it is old, and what goes with it.
+OF_KERNELS = (kernel_blocks, collectives, graphs)
+OF_WINDOWS = (window_devices, window_drops, idle_causes)

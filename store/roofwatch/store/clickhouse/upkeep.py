@@ -17,10 +17,11 @@ from roofwatch.store.config import Keep
 from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.retention import Dropped
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
+from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
 
 EVERY_S = 30.0
-_OF_KERNELS = ("kernel_facts", "kernel_blocks", "collectives", "graphs")  # dropped first…
-_OF_WINDOWS = ("windows", "window_devices", "window_drops", "idle_causes")  # …and with the windows
+_OF_KERNELS = ("kernel_facts", *(table.name for table in OF_KERNELS))  # dropped first…
+_OF_WINDOWS = ("windows", *(table.name for table in OF_WINDOWS))  # …and with the windows
 _SUMS = ("kernel_sums", "window_sums", "drop_sums", "device_sums", "cause_sums", "rollups")
 
 
