@@ -41,16 +41,29 @@ def template(postgres: Postgres) -> str:
     return name
 
 
+@pytest.fixture
+def name(postgres: Postgres, template: str) -> Iterator[str]:
+    """A fresh database of the Postgres server."""
+    made = postgres.create(template)
+    yield made
+    postgres.drop(made)
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres, name: str) -> Iterator[Database]:
+    """It, open."""
+    opened = database.open(postgres.url(name))
+    yield opened
+    opened.close()
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A fresh SQLite file, a fresh Postgres database: what uses it runs on each."""
     if request.param == "sqlite":
         yield str(tmp_path / "store.db")
         return
-    server: Postgres = request.getfixturevalue("postgres")
-    name = server.create(request.getfixturevalue("template"))
-    yield server.url(name)
-    server.drop(name)
+    yield request.getfixturevalue("postgres").url(request.getfixturevalue("name"))
 
 
 @pytest.fixture

@@ -33,17 +33,9 @@ KEPT = Keep(3600, 86_400, 400 * 86_400)
 
 
 @pytest.fixture
-def name(postgres: Postgres, template: str) -> str:
-    """A fresh database of the server."""
-    return postgres.create(template)
-
-
-@pytest.fixture
-def db(postgres: Postgres, name: str) -> Iterator[Database]:
-    """It, open."""
-    opened = database.open(postgres.url(name))
-    yield opened
-    opened.close()
+def db(on_postgres: Database) -> Database:
+    """On Postgres alone."""
+    return on_postgres
 
 
 def make(db: Database, *spans: Span) -> None:

@@ -7,12 +7,12 @@ from typing import Any, NoReturn
 
 import grpc
 import pytest
-from postgres_server import Postgres
 from store_builders import GEMM, stat, window_of
 from test_retention import store
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import control, database, whose
+from roofwatch.store import control, whose
+from roofwatch.store.database import Database
 from roofwatch.store.hub import Connection, Hub
 from roofwatch.store.whose import Whose
 
@@ -39,15 +39,12 @@ async def listed(service: control.ControlService, agent: Connection, uid: bytes,
     return await asking
 
 
-def test_a_list_says_that_it_was_not_compared(
-    postgres: Postgres, template: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_says_that_it_was_not_compared(on_postgres: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody holds the table for longer than anybody waits: traces are listed, and whose they are is not claimed.
 
     Who looks for one to fetch it gets no agent's word instead, but hears why.
     """
-    name = postgres.create(template)
-    db = database.open(postgres.url(name))
+    db = on_postgres
     stored = window_of("w", [stat(GEMM, [10])])
     store(db, [stored], 1)
     uid, hub = bytes.fromhex(stored.uid), Hub()
@@ -69,5 +66,3 @@ def test_a_list_says_that_it_was_not_compared(
 
     monkeypatch.setattr(whose, "WITHIN_S", 0.3)
     asyncio.run(main())
-    db.close()
-    postgres.drop(name)
