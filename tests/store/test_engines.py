@@ -32,7 +32,7 @@ from roofwatch.model.record import (
 from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import checks, database, schema
-from roofwatch.store.clickhouse import gather, opening, plain, states, upkeep
+from roofwatch.store.clickhouse import gather, named, opening, plain, states, upkeep
 from roofwatch.store.clickhouse import writer as batches
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
@@ -298,7 +298,7 @@ PARTS = (
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(states, "MOST"), (plain, "MOST"), (gather, "FEW"), (gather, "READ_MOST")]
+    ("module", "name"), [(states, "MOST"), (plain, "MOST"), (gather, "FEW"), (named, "FEW"), (named, "READ_MOST")]
 )
 def test_pieces_are_read_or_added_up_by_clickhouse(
     rows: Engine, monkeypatch: pytest.MonkeyPatch, module: Any, name: str

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.store.clickhouse.tables import BY_UID, DURABLE, LAYOUTS, OWN, Layout
+from roofwatch.store.clickhouse.tables import BY_UID, DURABLE, FINE, LAYOUTS, OWN, Layout
 
-VERSION = 3  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
+VERSION = 4  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
 VERSIONS = "roofwatch_versions"
 
 
@@ -45,7 +45,7 @@ def create(name: str, layout: Layout, cluster: str = "") -> Iterator[str]:
     lines = [f"`{column}` {kind}" for column, kind in layout.columns.items()]
     columns = ", ".join((*lines, *(f"INDEX {index} {of}" for index, of in layout.indexes.items())))
     made = stored(name, cluster)
-    settings = DURABLE if cluster else {**layout.settings, **DURABLE}
+    settings = {**layout.storage, **({} if cluster else layout.settings), **DURABLE}
     parts = [f"CREATE TABLE IF NOT EXISTS {made}{on(cluster)} ({columns}) ENGINE = {_engine(layout, cluster)}"]
     if layout.partition:
         parts.append(f"PARTITION BY {layout.partition}")
@@ -97,8 +97,13 @@ def _third(cluster: str) -> Iterator[str]:
         yield f"{table} MATERIALIZE INDEX {name}"
 
 
+def _fourth(cluster: str) -> Iterator[str]:
+    """Sums of kernels lie in smaller blocks from now on; how many rows a mark stands for cannot be changed."""
+    yield f"ALTER TABLE {stored('kernel_sums', cluster)}{on(cluster)} MODIFY SETTING {_listed(FINE)}"
+
+
 # From the tables of the version before to this one.
-CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second, 3: _third}
+CHANGES: dict[int, Callable[[str], Iterator[str]]] = {2: _second, 3: _third, 4: _fourth}
 
 
 def version(connection: Connection) -> int | None:

@@ -24,12 +24,9 @@ from sqlalchemy.sql.elements import ColumnClause
 
 from roofwatch.store.blocks import FACT, SUM, Ints
 from roofwatch.store.clickhouse.chosen import pieces_of, tables_of
-from roofwatch.store.clickhouse.devices import described, devices_meant, seen
-from roofwatch.store.clickhouse.native import Arrays
-from roofwatch.store.clickhouse.plain import Matches
-from roofwatch.store.clickhouse.reading import kept, once, rows
+from roofwatch.store.clickhouse.devices import described, seen
+from roofwatch.store.clickhouse.reading import once, rows
 from roofwatch.store.clickhouse.spreads import SPREAD, dense, spread
-from roofwatch.store.clickhouse.states import States
 from roofwatch.store.clickhouse.tables import kernel_facts, kernel_sums
 from roofwatch.store.gather import Devices, Models, OfDevice
 from roofwatch.store.histograms import Histograms
@@ -41,13 +38,6 @@ _F = kernel_facts.c
 _S = kernel_sums.c
 _ALIKE = {"id": _F.window_id, "process_id": _F.process_id, "start_unix_ns": _F.start_unix_ns}  # of windows and facts
 FEW = 16  # pieces of so little that a statement costs more than what it gives
-PIECES_MOST = 4096  # that are told by their bucket and builds
-READ_MOST = 20_000  # kernels of pieces, of each device one, that are read as they are
-_APART = "signature_id, evidence, bound, formula_bound"
-_ADDED = (
-    f"{_APART}, sum(total_ns), toInt64(least(sum(toFloat64(est_ns)), {float(1 << 62)!r})), sum(step_ns), sum(calls), "
-    "sum(step_calls), sum(stepping_calls), sum(steps), min(min_ns), max(max_ns)"
-)
 KINDS_MOST = 2000  # devices named in a statement
 _PLACE = ("device_id", "process_id", "at_unix_ns")  # of a row: whose it is, and of when
 
@@ -121,59 +111,8 @@ def from_pieces(
     if not few:
         query = query.where(*_only(wanted, _S.signature_id))
         return _read(connection, query, known, histograms=histograms)
-    return _sums(connection, once(connection, query, (*_PLACE, *SUM, *SPREAD)), known, wanted, histograms=histograms)
-
-
-def from_states(
-    connection: Connection,
-    of: States,
-    matches: Matches,
-    known: Devices,
-    *,
-    histograms: bool = False,
-    wanted: Collection[int] | None = None,
-    spread: bool = False,
-) -> Sums | None:
-    """The same of pieces that are known one by one, all that their owners have of a bucket; None where that does not
-    tell which rows are meant, or there are many. ``spread``: histograms will be asked for, too.
-    """  # noqa: D205 - one thought
-    counting, few = of.counting(), len(of) <= FEW
-    if counting is None or type(known) is not Models or not (few or _is_little(len(of), wanted, histograms=histograms)):
-        return None
-    told = histograms or (few and spread)
-    names = ("device_id", *SUM, *(SPREAD if told else ()))
-    where = f"WHERE {counting}"
-    if few:
-        found = kept(connection, f"SELECT {', '.join(names)} FROM kernel_sums {where}", names, of.told())  # noqa: S608
-    elif wanted is None:
-        alike = _alike_devices()
-        kind = f"transform(device_id, {', '.join(alike)}, device_id)" if alike else "device_id"
-        sql = f"SELECT {kind}, {_ADDED} FROM kernel_sums {where} GROUP BY {kind}, {_APART}"  # noqa: S608 - our own words
-        found = kept(connection, sql, names, of.told())
-    else:
-        only = f" AND signature_id IN ({','.join(map(str, sorted(wanted)))})"
-        sql = f"SELECT {', '.join(names)} FROM kernel_sums {where}{only}"  # noqa: S608 - our own words
-        found = kept(connection, sql, names, of.told())
-    if matches and len(found["device_id"]):
-        there = np.unique(found["device_id"]).tolist()
-        meant = devices_meant(connection, there, matches.model, matches.vendor)
-        found = _where(found, np.isin(found["device_id"], np.fromiter(meant, np.int64, len(meant))))
-    if few and wanted is not None:  # before histograms are made of it
-        found = _where(found, np.isin(found["signature_id"], np.fromiter(wanted, np.int64, len(wanted))))
-    nothing = np.zeros(len(found["device_id"]), np.int64)
-    found = {**found, "process_id": nothing, "at_unix_ns": nothing}
-    return _sums(connection, found, known, None, histograms=histograms)
-
-
-def _is_little(pieces: int, wanted: Collection[int] | None, *, histograms: bool) -> bool:
-    """Whether the engine adds up what is read, or it is of a few kernels."""
-    if pieces > PIECES_MOST:
-        return False
-    return not histograms if wanted is None else pieces * len(wanted) <= READ_MOST
-
-
-def _where(found: dict[str, Any], rows: Any) -> dict[str, Any]:
-    return {name: column.where(rows) if isinstance(column, Arrays) else column[rows] for name, column in found.items()}
+    found = once(connection, query, (*_PLACE, *SUM, *SPREAD))
+    return sums_from(connection, found, known, wanted, histograms=histograms)
 
 
 def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnElement[Any]]:
@@ -187,11 +126,11 @@ def _place(known: Devices, at: ColumnElement[Any], c: Any) -> dict[str, ColumnEl
 
 def _kind(device: ColumnElement[Any]) -> ColumnElement[Any]:
     """The first known device of the same model, vendor and peaks: fewer groups. One that is not known is its own."""
-    alike = _alike_devices()
+    alike = alike_devices()
     return func.transform(device, *map(literal_column, alike), device) if alike else device
 
 
-def _alike_devices() -> tuple[str, str] | None:
+def alike_devices() -> tuple[str, str] | None:
     """Known devices of which there is another one of that kind before, and those; as the engine's arrays."""
     first: dict[tuple[str, str, int], int] = {}
     told = [(identity, first.setdefault(of, identity)) for identity, of in list(seen.items())[:KINDS_MOST]]
@@ -255,12 +194,13 @@ def _only(wanted: Collection[int] | None, column: ColumnElement[Any]) -> list[Co
 
 def _read(connection: Connection, query: Select[Any], known: Devices, *, histograms: bool) -> Sums:
     found = rows(connection, query, (*_PLACE, *SUM, *(SPREAD if histograms else ())))
-    return _sums(connection, found, known, None, histograms=histograms)
+    return sums_from(connection, found, known, None, histograms=histograms)
 
 
-def _sums(
+def sums_from(
     connection: Connection, found: dict[str, Any], known: Devices, wanted: Collection[int] | None, *, histograms: bool
 ) -> Sums:
+    """Columns that were read, with ``known`` devices; of ``wanted`` signatures."""
     if not len(found[SUM[0]]):
         return Sums.joined(())
     own = [found[name].astype(np.int64, copy=False) for name in _PLACE]

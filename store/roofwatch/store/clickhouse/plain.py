@@ -33,9 +33,11 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     device_sums.name: ("device_id", "windows", *_EACH),
     cause_sums.name: ("device_id", "cause", *_CAUSES),
 }
+# Both have few rows, or none: one statement reads them, whose columns are those of causes, with an owner and a mark.
+_BOTH = ("is_drop", "owner", "key", *_CAUSES)
+_SHARED = {"device_id": "owner", "devices_id": "owner", "cause": "key", "reason": "key", "count": "count"}
 _ROOFS = ("signature_id", "peaks_id", "roof_ns", "ridge")
 _TEXTS = {drop_sums.name, cause_sums.name}
-_KEYS = {"reason", "cause"}  # stored as numbers of a dictionary, which would come, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +59,34 @@ def summed(connection: Connection, table: Table, of: States, matches: Matches) -
 
 def ahead(connection: Connection, of: States) -> None:
     """Ask for the rows of all tables: an answer that begins with kernels comes to the rest while these are read."""
-    for table in (window_sums, device_sums, cause_sums, drop_sums):  # the longest first
+    for table in (window_sums, device_sums, cause_sums):  # the longest first; with causes come drops
         if _are_few(table, of):
-            reading.ahead(connection, _statement(table, of), _NAMES[table.name], of.told())
+            reading.ahead(connection, *_statement(table, of), of.told())
 
 
 def _are_few(table: Table, of: States) -> bool:
     return len(of) <= (TOLD_MOST if table.name in _TEXTS else MOST)
 
 
-def _statement(table: Table, of: States) -> str:
-    names = _NAMES[table.name]
-    listed = ", ".join(f"CAST(`{name}` AS String)" if name in _KEYS else f"`{name}`" for name in names)
-    return f"SELECT {listed} FROM {table.name} WHERE {of.condition()}"  # noqa: S608 - our own words
+def _statement(table: Table, of: States) -> tuple[str, Sequence[str]]:
+    """What reads a table's rows, and its columns. Keys are stored as numbers of a dictionary, which would come, too."""
+    names, where = _NAMES[table.name], of.condition()
+    if table.name not in _TEXTS:
+        listed = ", ".join(f"`{name}`" for name in names)
+        return f"SELECT {listed} FROM {table.name} WHERE {where}", names  # noqa: S608 - our own words
+    none = ("NULL" if name.endswith("example") else "`count`" if name == "count" else "0" for name in _CAUSES)
+    causes = f"0, device_id, CAST(cause AS String), {', '.join(f'`{name}`' for name in _CAUSES)}"
+    drops = f"1, devices_id, CAST(reason AS String), {', '.join(none)}"
+    return (
+        f"SELECT {causes} FROM cause_sums WHERE {where} UNION ALL SELECT {drops} FROM drop_sums WHERE {where}",  # noqa: S608
+        _BOTH,
+    )
+
+
+def _own(table: Table, columns: dict[str, Any]) -> dict[str, Any]:
+    """Of the rows that one statement reads of two tables those of one, under its own names."""
+    rows = columns["is_drop"] == (1 if table is drop_sums else 0)
+    return {name: columns[_SHARED.get(name, name)][rows] for name in _NAMES[table.name]}
 
 
 def columns_of(connection: Connection, table: Table, of: States, matches: Matches) -> dict[str, Any] | None:
@@ -77,7 +94,8 @@ def columns_of(connection: Connection, table: Table, of: States, matches: Matche
     if not _are_few(table, of):
         return None
     names = _NAMES[table.name]
-    columns = kept(connection, _statement(table, of), names, of.told())
+    columns = kept(connection, *_statement(table, of), of.told())
+    columns = _own(table, columns) if table.name in _TEXTS else columns
     if not matches:
         return columns
     name, meant = ("devices_id", sets_meant) if "devices_id" in names else ("device_id", devices_meant)

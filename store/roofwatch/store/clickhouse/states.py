@@ -23,7 +23,7 @@ from roofwatch.store.schema import nodes, processes
 
 MOST = 20_000  # pieces that are read one by one; of more the engine counts them, and seeks those that are meant
 NAMES = ("grain", "bucket_unix_ns", "process_id", "stale", "finer", "build")
-_READ = f"SELECT {', '.join(NAMES)} FROM rollups WHERE grain IN ({HOUR_S}, {DAY_S}) AND "  # noqa: S608 - our own words
+_READ = f"SELECT {', '.join(NAMES)} FROM rollups WHERE "  # noqa: S608 - our own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,16 @@ def _listed(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))
 
 
-def states(connection: Connection, owners: Conditions, since_ns: int, until_ns: int) -> States | None:
-    """The pieces of some owners (conditions of processes and nodes) that begin in a time; None where there are many."""
-    where = f"bucket_unix_ns >= {since_ns} AND bucket_unix_ns < {until_ns}"
-    if owners:
-        where += f" AND process_id IN ({text_of(connection, _processes(owners))})"
-    columns = kept(connection, f"{_READ}{where} LIMIT {MOST + 1}", NAMES)
+def states(connection: Connection, owners: Conditions, since_ns: int | None, until_ns: int | None) -> States | None:
+    """The pieces of some owners (conditions of processes and nodes) that begin in a time; None where there are many.
+
+    Without what says nothing: each condition is analysed, and kept apart from the others' marks.
+    """
+    where = [f"grain IN ({HOUR_S}, {DAY_S})"]
+    where += [] if since_ns is None else [f"bucket_unix_ns >= {since_ns}"]
+    where += [] if until_ns is None else [f"bucket_unix_ns < {until_ns}"]
+    where += [f"process_id IN ({text_of(connection, _processes(owners))})"] if owners else []
+    columns = kept(connection, f"{_READ}{' AND '.join(where)} LIMIT {MOST + 1}", NAMES)
     if len(columns["grain"]) > MOST:
         return None
     return States({name: column.astype(np.int64) for name, column in columns.items()}, bool(owners))

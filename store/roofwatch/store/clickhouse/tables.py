@@ -79,6 +79,7 @@ class Layout:
     partition: str = ""
     shard: str = ""  # of which column the hash tells the server; "": every server has all rows
     settings: dict[str, int] = field(default_factory=dict)  # of one server; copies remember inserts by themselves
+    storage: dict[str, int] = field(default_factory=dict)  # of each server
     indexes: dict[str, str] = field(default_factory=dict)  # beside the key: what lets parts be passed over
 
 
@@ -86,6 +87,9 @@ class Layout:
 DURABLE = {"fsync_after_insert": 1, "fsync_part_directory": 1}
 _DAY = f"intDiv({{}}, {1 << SERIAL_BITS})"
 _PIECES = f"(grain, intDiv(bucket_unix_ns, {DAY_S * SECOND_NS}))"
+# A node's processes lie scattered among all, with some hundred rows each: of less around them less is read.
+FINE = {"min_compress_block_size": 16_384}
+_FINE = {"index_granularity": 1024, **FINE}
 _ONCE = {"non_replicated_deduplication_window": 10_000}  # inserts remembered: thousands of batches
 _NEWEST = "ReplacingMergeTree"
 # A window is sought by its uid alone when somebody asks for its trace: 2.4 bytes a window tell in which 8,192 rows it
@@ -149,7 +153,7 @@ def _layouts() -> dict[str, Layout]:
         shard="process_id", settings=_ONCE,
     )  # fmt: skip
     keys = ("grain", "process_id", "bucket_unix_ns", "device_id", "signature_id", "evidence", "bound", "formula_bound")
-    found["kernel_sums"] = Layout(SUM_COLUMNS, keys, _NEWEST, ("build",), _PIECES, "process_id")
+    found["kernel_sums"] = Layout(SUM_COLUMNS, keys, _NEWEST, ("build",), _PIECES, "process_id", storage=_FINE)
     for table in (schema.window_sums, schema.drop_sums, schema.device_sums, schema.cause_sums):
         found[table.name] = Layout(
             _plain(table, {"build": "Int64"}), _key(table), _NEWEST, ("build",), _PIECES, "process_id"

@@ -59,10 +59,13 @@ def summed(connection: Connection, found: Plan, f: Filter, table: Table, aggrega
 
 
 def ahead(connection: Connection, f: Filter) -> None:
-    """Say that an answer will ask for all sums of a filter: an engine that is far away reads them meanwhile."""
+    """Say that an answer will ask for all kernels and sums of a filter: an engine that is far away reads them at once,
+    kernels first, which take longest.
+    """  # noqa: D205 - one thought
     if connection.dialect.name == ROWS and (chosen := chosen_states(connection, plan(connection, f), f)) is not None:
-        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
+        from roofwatch.store.clickhouse import named, plain  # noqa: PLC0415  # an extra
 
+        named.ahead(connection, chosen)
         plain.ahead(connection, chosen)
 
 

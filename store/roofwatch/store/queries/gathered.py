@@ -71,10 +71,10 @@ def _of_models(
 ) -> Iterator[Sums]:
     """Of hours and days, where processes need not be told apart."""
     if (of_pieces := chosen_states(connection, chosen, f)) is not None:
-        from roofwatch.store.clickhouse import gather, plain  # noqa: PLC0415  # an extra
+        from roofwatch.store.clickhouse import named, plain  # noqa: PLC0415  # an extra
 
         matches = plain.Matches(f.device, f.vendor)
-        sums = gather.from_states(connection, of_pieces, matches, known, **asked, spread=spread)
+        sums = named.from_states(connection, of_pieces, matches, known, **asked, spread=spread)
         if sums is not None:
             yield sums
             return

@@ -248,8 +248,8 @@ def sums_of(
     """The sums of some rows, with signature, roof and, where asked for, histogram (its percentiles are what costs)."""
     wanted = {key[0] for key in shown}
     names = described(connection, wanted)
-    roof = roofs_of(connection, wanted)
     merged = _histograms(connection, f, wanted) if histograms else {}
+    roof = roofs_of(connection, wanted)  # last: ``top`` asked ahead for them
     sums: dict[Key, list[StatSum]] = defaultdict(list)
     for key in shown:
         for i, p in enumerate(parts[key]):

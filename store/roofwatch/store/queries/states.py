@@ -32,7 +32,11 @@ def states_of(connection: Connection, f: Filter) -> States | None:
         return None
     from roofwatch.store.clickhouse.states import states  # noqa: PLC0415  # an extra
 
-    return once(connection, f, "states", lambda: states(connection, owners(f), *days_of(f).values()))
+    since, until = days_of(f).values()
+    return once(
+        connection, f, "states",
+        lambda: states(connection, owners(f), since or None, None if until == _END_NS else until),
+    )  # fmt: skip
 
 
 def chosen_states(connection: Connection, found: Plan, f: Filter) -> States | None:
