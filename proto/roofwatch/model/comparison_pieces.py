@@ -133,6 +133,15 @@ class Pieces(Sequence[Piece]):
             return found
         return _alone(self.ns[place], self.calls[place], self.roofs[place], self.contents[place])
 
+    def rest(self, place: int, share: Fraction) -> Piece:
+        """What is left of a piece without so much of it."""
+        if place in self.several:
+            return self.several[place].rest(share)
+        up, down = share.numerator, share.denominator
+        ns, roof = self.ns[place], self.roofs[place]
+        calls, left = _times(self.calls[place], down - up, down), ns - ns * up // down
+        return _alone(left, calls, None if roof is None else roof * ((down - up) / down), self.contents[place])
+
     def products(self) -> list[Product]:
         """What is told of those of ``MODEL_KINDS``."""
         found = []
@@ -197,7 +206,7 @@ def _roof_alone(s: StatSum, calls: int, content: Content) -> float | None:
     return roof * float(calls) / s.calls if s.calls else 0.0
 
 
-def _alone(ns: int, calls: int, roof: float | None, content: Content) -> Piece:
+def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:
     """The piece of one sum: what ``_several`` makes of it, without the detours."""
     if content.counted is None:
         return Piece(ns, calls, None, (), *content.alone)

@@ -17,6 +17,7 @@ from roofwatch.model.kinds import Kind
 APART = 0.02  # relative: how far the FLOPs of a step are apart before it is told
 AS_MUCH = 1.1  # times as many FLOPs as on the other side are as much work: formulas, padding and fusions differ
 STRANGERS = 0.5  # of either side's products' time: if more has no size in common with the other's, models differ
+LARGE = 1 << 4096  # a denominator
 KNOWN = 0.9  # of the model kernels' time: with fewer FLOPs known nothing is said about how much work there is
 _TWINS = {"hf32": "tf32"}  # reduced fp32, as one vendor and the other calls it
 
@@ -71,30 +72,46 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
     return Fraction(flops[0] or 0) / Fraction(flops[1] or 1)
 
 
-def flops_of(products: Sequence[Product], units: Fraction) -> Fraction | None:
+Quotient = tuple[int, int]  # of whole numbers, not reduced: for thousands of rows that takes longer than all else
+
+
+def flops_of(products: Sequence[Product], units: Fraction) -> Quotient | None:
     """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
     known = [p for p in products if p.flops is not None]
     if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in products):
         return None
-    return Fraction(sum([p.calls * (p.flops or 0) for p in known])) / units
+    up, down = 0, 1
+    for p in known:
+        n, flops = p.calls, p.flops or 0
+        if isinstance(n, int):
+            up += n * flops * down
+        else:
+            up, down = up * n.denominator + n.numerator * flops * down, down * n.denominator
+            if down > LARGE:
+                up, down = Fraction(up, down).as_integer_ratio()
+    return up * units.denominator, down * units.numerator
 
 
 def _flops(side: Taken) -> Fraction | None:
-    return flops_of(side.products, side.units)
+    found = flops_of(side.products, side.units)
+    return None if found is None else Fraction(*found)
 
 
-def as_much(left: Fraction | None, right: Fraction | None) -> bool:
+def as_much(left: Quotient | None, right: Quotient | None) -> bool:
     """Whether two counts of FLOPs are as much work; nothing says no where one is unknown."""
-    if not left or not right:
+    if left is None or right is None or not left[0] or not right[0]:
         return True
-    less, more = sorted((left, right))
+    ours, theirs = left[0] * right[1], right[0] * left[1]
+    less, more = (ours, theirs) if ours <= theirs else (theirs, ours)
     up, down = AS_MUCH.as_integer_ratio()
-    return more.numerator * less.denominator * down <= less.numerator * more.denominator * up
+    return more * down <= less * up
 
 
 def same_work(left: Taken, right: Taken) -> bool:
     """Whether both sides do as much of the same in a unit, as far as it is known: in FLOPs, and training or not."""
-    return as_much(_flops(left), _flops(right)) and _only_trains(left, right) is None
+    return (
+        as_much(*(flops_of(side.products, side.units) for side in (left, right))) and _only_trains(left, right) is None
+    )
 
 
 def _only_trains(left: Taken, right: Taken) -> str | None:

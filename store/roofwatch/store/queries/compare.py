@@ -20,6 +20,7 @@ from roofwatch.store.gather import ROWS
 from roofwatch.store.one_of import rows_of as rows_of_some
 from roofwatch.store.queries import kernels, timeline
 from roofwatch.store.queries.coverage import figures
+from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan
 from roofwatch.store.queries.plan_rows import rows_of
@@ -63,6 +64,8 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     sides = {"left": _Asked(asked.scope, _bare(asked.scope)), "right": _Asked(asked.other, _bare(asked.other))}
     if sides["left"].bare == sides["right"].bare:
         sides["right"] = _Asked(asked.other, sides["left"].bare)
+    for side in sides.values():
+        ahead(connection, side.bare)
     counts = {name: _counts(connection, side) for name, side in sides.items()}
     nothing: dict[str, Any] = {"empty": [], "problem": None, "summary": None, "warnings": [], "rows": []}
     empty = [name for name, found in counts.items() if not found.pairs]
