@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Node
 from roofwatch.store.clickhouse import upkeep
 from roofwatch.store.clickhouse.journal import Journal, open_file
@@ -41,12 +44,23 @@ def test_what_comes_meanwhile_is_the_next_rounds(journal: Journal) -> None:
         assert len(journal.sealed(kept, 1000)[1]) == 2
 
 
-def test_a_batch_of_a_store_before_this_version(journal: Journal) -> None:
+def test_a_batch_of_a_store_before_this_version(tmp_path: Path) -> None:
     """Its number was written into each entry; it stays as it was sealed, and what came later is the next."""
+    journal = open_file(tmp_path / "journal.db")
     note(journal, 3)
     with journal.write() as kept:
-        kept.exec_driver_sql("UPDATE entries SET batch = 7 WHERE id <= 2")
-        kept.exec_driver_sql("INSERT INTO meta VALUES ('batch', 7)")
+        for text in (
+            "DROP TABLE sealed",
+            "CREATE INDEX entries_batch ON entries (batch)",
+            "UPDATE entries SET batch = 7 WHERE id <= 2",
+            "INSERT INTO meta VALUES ('batch', 7)",
+            "DELETE FROM meta WHERE key = 'format'",
+        ):
+            kept.exec_driver_sql(text)
+    journal.close()
+    for _ in range(2):
+        open_file(tmp_path / "journal.db").close()
+    journal = open_file(tmp_path / "journal.db")
     for _ in range(2):
         with journal.write() as kept:
             number, entries = journal.sealed(kept, 1)
@@ -58,7 +72,24 @@ def test_a_batch_of_a_store_before_this_version(journal: Journal) -> None:
         journal.done(kept, 8)
         assert journal.sealed(kept, 1) is None
         assert kept.exec_driver_sql("SELECT count(*) FROM sealed").scalar() == 0
+        assert not kept.exec_driver_sql("SELECT name FROM sqlite_master WHERE name = 'entries_batch'").first()
     assert journal.waiting()[0] == 0
+    journal.close()
+
+
+def test_a_journal_of_a_newer_store_is_left_alone(tmp_path: Path) -> None:
+    """Refused in a sentence, not changed, and not held."""
+    file = tmp_path / "journal.db"
+    open_file(file).close()
+    with closing(sqlite3.connect(file)) as kept, kept:
+        kept.execute("UPDATE meta SET value = 9000 WHERE key = 'format'")
+        kept.execute("DROP TABLE sealed")
+    for _ in range(2):
+        with pytest.raises(RoofwatchError, match=r"by a newer version of Roofwatch \(format 9000, this .*: upgrade"):
+            open_file(file)
+    with closing(sqlite3.connect(file)) as kept:
+        assert kept.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sealed'").fetchone() == (0,)
+        assert kept.execute("SELECT value FROM meta WHERE key = 'format'").fetchone() == (9000,)
 
 
 def test_the_partition_of_imported_windows_is_no_day(journal: Journal) -> None:

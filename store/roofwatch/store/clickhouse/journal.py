@@ -36,8 +36,9 @@ from roofwatch.store.unpack import Unpacked
 KEEP_NS = 7 * DAY_S * SECOND_NS  # how long numbers of segments and uids of live windows are known: a spool keeps less
 MOST_ID = (1 << 63) - 1
 FORGET_MOST = 20_000  # ids forgotten in one transaction
+FORMAT = 2  # of the journal: who would misread it must not open it
+_META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID"
 _DDL = (
-    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS segments (agent_id INTEGER, sequence INTEGER, crc32 INTEGER,
     received_unix_ns INTEGER, PRIMARY KEY (agent_id, sequence)) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS segments_received ON segments (received_unix_ns)",
@@ -46,7 +47,6 @@ _DDL = (
     "CREATE INDEX IF NOT EXISTS uids_received ON uids (received_unix_ns) WHERE received_unix_ns > 0",
     """CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER,
     received_unix_ns INTEGER, rows INTEGER, payload BLOB, numbers BLOB)""",
-    "CREATE INDEX IF NOT EXISTS entries_batch ON entries (batch)",
     # A batch is told by its last entry: to write its number into each would write all that came once more.
     "CREATE TABLE IF NOT EXISTS sealed (batch INTEGER PRIMARY KEY, upto INTEGER)",
     # Sums with late windows, from when they are made until their batch is done.
@@ -133,8 +133,7 @@ class Journal:
         A sealed batch never changes.
         """
         first = connection.exec_driver_sql("SELECT batch, upto FROM sealed ORDER BY batch").first()
-        known = (int(first[0]), int(first[1])) if first is not None else self._older(connection)
-        known = known or self._seal(connection, rows, last)
+        known = (int(first[0]), int(first[1])) if first is not None else self._seal(connection, rows, last)
         if known is None:
             return None
         number, upto = known
@@ -145,15 +144,6 @@ class Journal:
             Entry(identity, received, tuple(np.frombuffer(numbers, np.int64).tolist()), bool(older))
             for identity, received, numbers, older in found
         ]
-
-    def _older(self, connection: Connection) -> tuple[int, int] | None:
-        """The batch that a store before this version sealed, which wrote its number into each entry."""
-        query = "SELECT batch, max(id) FROM entries WHERE batch IS NOT NULL GROUP BY batch ORDER BY batch LIMIT 1"
-        found = connection.exec_driver_sql(query).first()
-        if found is None:
-            return None
-        connection.exec_driver_sql("INSERT INTO sealed VALUES (?, ?)", (found[0], found[1]))
-        return int(found[0]), int(found[1])
 
     def _seal(self, connection: Connection, rows: int, last: int | None) -> tuple[int, int] | None:
         waiting = connection.exec_driver_sql(
@@ -246,7 +236,7 @@ def open_file(file: Path) -> Journal:
     """Open a journal, or make an empty one.
 
     Raises:
-        RoofwatchError: another store holds it.
+        RoofwatchError: another store holds it, or a newer version wrote it.
         OSError: it cannot be opened or made.
     """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -262,11 +252,35 @@ def open_file(file: Path) -> Journal:
     event.listen(made, "connect", _settings)
     sqlite_engine.log_ahead(made)
     journal = Journal(made, lock, file)
-    with journal.write() as connection:
-        for text in _DDL:
-            connection.exec_driver_sql(text)
-        connection.exec_driver_sql("INSERT INTO meta VALUES ('name', ?) ON CONFLICT DO NOTHING", (os.urandom(8).hex(),))
-        found = {key: value for key, value in connection.exec_driver_sql("SELECT key, value FROM meta")}  # noqa: C416 - rows
-    journal.meta = found
-    journal.size = journal.waiting()[2]
+    try:
+        with journal.write() as connection:
+            journal.meta = _made(connection, file)
+        journal.size = journal.waiting()[2]
+    except BaseException:
+        made.dispose()
+        lock.close()
+        raise
     return journal
+
+
+def _made(connection: Connection, file: Path) -> dict[str, Any]:
+    """Make what is missing of a journal, and bring an older one to this format; what it says of itself."""
+    connection.exec_driver_sql(_META)
+    known = connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'format'").scalar()
+    if known is not None and int(known) > FORMAT:
+        raise RoofwatchError(
+            f"the journal {file} was written by a newer version of Roofwatch (format {known}, this one knows "
+            f"{FORMAT}): upgrade Roofwatch"
+        )
+    for text in _DDL:
+        connection.exec_driver_sql(text)
+    if connection.exec_driver_sql("SELECT 1 FROM sqlite_master WHERE name = 'entries_batch'").first():
+        # Of a store before format 2, which wrote a batch's number into each entry, and had this index to find them.
+        connection.exec_driver_sql(
+            "INSERT INTO sealed SELECT batch, max(id) FROM entries WHERE batch IS NOT NULL GROUP BY batch "
+            "ON CONFLICT DO NOTHING"
+        )
+        connection.exec_driver_sql("DROP INDEX entries_batch")
+    connection.exec_driver_sql("INSERT INTO meta VALUES ('name', ?) ON CONFLICT DO NOTHING", (os.urandom(8).hex(),))
+    connection.exec_driver_sql("INSERT OR REPLACE INTO meta VALUES ('format', ?)", (FORMAT,))
+    return {key: value for key, value in connection.exec_driver_sql("SELECT key, value FROM meta")}  # noqa: C416 - rows
