@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,3 +53,13 @@ def count_work(
 def count() -> Count:
     """Counts the work of one call."""
     return count_work
+
+
+@pytest.fixture(scope="module")
+def few_threads() -> Iterator[None]:
+    """Two of torch's threads: the machine is shared."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

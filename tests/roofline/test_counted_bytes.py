@@ -13,14 +13,7 @@ from roofwatch.model.formulas.table import work_of
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402 - after the check for torch
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_threads():
-    """Two threads: the machine is shared."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("few_threads")
 
 
 def counted_bytes(work: Callable[[], object]) -> int:

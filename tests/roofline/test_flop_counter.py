@@ -32,15 +32,7 @@ PRODUCTS = {
     "matmul", "addmm", "linear", "convolution", "convolution_backward", "attention", "attention_backward", "scaled_mm",
     "grouped_mm",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_threads():
-    """Two threads: the machine is shared."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("few_threads")
 
 
 def our_flops(work: Callable[[], None]) -> int:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -39,22 +41,15 @@ NOISE = np.array([1_500, 300_000])  # of all of them together
 NUMBERS = itertools.count(1)  # of segments
 # A store that tells what it holds whenever a line comes.
 PROGRAM = """
-import ctypes, gc, sys, threading
+import sys, threading
 from pathlib import Path
+from held import held
 from roofwatch.store.config import ServeConfig
 from roofwatch.store.server import serve
 
-class Mallinfo2(ctypes.Structure):
-    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
-
 def tell():
-    libc = ctypes.CDLL(None)
-    libc.mallinfo2.restype = Mallinfo2
     for _ in sys.stdin:
-        gc.collect()
-        info = libc.mallinfo2()
-        print(sys.getallocatedblocks(), info.uordblks + info.hblkhd, flush=True)
+        print(*held(), flush=True)
 
 threading.Thread(target=tell, daemon=True).start()
 listen, database, port_file = sys.argv[1:]
@@ -87,7 +82,8 @@ def store(postgres: Postgres, template: str, tmp_path_factory: pytest.TempPathFa
     """One on Postgres."""
     name, file = postgres.create(template), tmp_path_factory.mktemp("memory") / "port"
     command = [sys.executable, "-c", PROGRAM, "127.0.0.1:0", postgres.url(name), str(file)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         until = time.monotonic() + 30
         while not file.exists():
             assert process.poll() is None

@@ -5,20 +5,17 @@ Into the file $HELD: Python's blocks, and bytes of the C library.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import signal
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from held import held
+
 from roofwatch.agent import books, config, daemon, registry, schedule, scheduler, sealer, standing, uplink
 from roofwatch.agent.slot import Slot
-
-
-class Mallinfo2(ctypes.Structure):
-    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
 
 
 class Often(schedule.Schedule):
@@ -32,13 +29,9 @@ class Often(schedule.Schedule):
 
 def tell(*_: object) -> None:
     """Where $HELD says."""
-    gc.collect()
-    library = ctypes.CDLL(None)
-    library.mallinfo2.restype = Mallinfo2
-    found = library.mallinfo2()
     told = Path(os.environ["HELD"])
     draft = told.with_suffix(".part")
-    draft.write_text(f"{sys.getallocatedblocks()} {found.uordblks + found.hblkhd}")
+    draft.write_text(" ".join(map(str, held())))
     draft.rename(told)
 
 
