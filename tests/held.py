@@ -1,4 +1,4 @@
-"""What this process holds, as Python and the C library count it: a heap's holes, which the system counts, are no part."""
+"""What this process holds, as Python and the C library count it: no holes of a heap, which the system counts, too."""
 
 from __future__ import annotations
 
