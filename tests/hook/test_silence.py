@@ -380,6 +380,25 @@ def test_a_job_without_threads_forks_without_threads(jobs: Jobs, agent: LittleAg
     assert jobs.end(job) == Ended(0, "2\n1\n2\n1\n", "")
 
 
+def test_a_process_without_steps_is_seen_after_it_has_forked(jobs: Jobs, agent: LittleAgent) -> None:
+    """Our thread is gone while it forks, and back at once: no step would bring it."""
+    code = """
+    import os, select, torch
+    torch.set_num_threads(1)
+    x = torch.ones(64, 64)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    while not select.select([0], [], [], 0)[0]:
+        x @ x
+    """
+    job = jobs.start(code, agent.path, run=True, OPENBLAS_NUM_THREADS="1")
+    connection = agent.accept(timeout=30)
+    assert connection.hello["pid"] == job.pid
+    assert connection.take(duration_ms=20)[0]["type"] == protocol.WINDOW
+    assert jobs.end(job) == Ended(0, "", "")
+
+
 def test_compiled_optimizers(jobs: Jobs, agent: LittleAgent) -> None:
     """torch.compile of an optimizer's step, whole graph or not: same graphs, same breaks, same output as without us."""
     code = """

@@ -20,6 +20,7 @@ class Process:
     def __init__(self, taker: Taker, session: Session) -> None:
         self.taker, self.session = taker, session
         self._held: Any = ()
+        self._stopped = False  # our thread, for a fork
         os.register_at_fork(before=self._before, after_in_parent=self._parent, after_in_child=self._child)
         atexit.register(self._leave)
 
@@ -44,6 +45,7 @@ class Process:
             taker.wake()
             if taker.phase == IDLE and self.session.running is not None and len(threads()) == 2:
                 self.session.stop()
+                self._stopped = True
         except Exception as error:
             failure("fork", error)
 
@@ -53,6 +55,9 @@ class Process:
         self._held = ()
         if self.session.running is None:
             self.taker.steps.at = 1  # the thread comes back with the next step
+        if self._stopped and not self.taker.steps.count:  # or at once, where there are none
+            self.session.begin()
+        self._stopped = False
 
     def _child(self) -> None:
         """Nothing of the parent's is ours: no thread, no connection, and a window that only waits to be thrown away."""
@@ -60,7 +65,7 @@ class Process:
             taker, session = self.taker, self.session
             if taker.exiting:
                 return
-            whole, self._held = len(self._held) == 2, ()
+            whole, self._held, self._stopped = len(self._held) == 2, (), False
             if session.channel is not None:
                 session.channel.close()
             if taker.phase == CUT and whole:

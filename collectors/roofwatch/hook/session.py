@@ -47,11 +47,15 @@ class Session:
         self.sleep = _thread.allocate_lock()
         self.sleep.acquire()
         self.over = _thread.allocate_lock()  # held while a thread of ours lives
+        self.again = False  # begin once it has ended
 
     def begin(self) -> None:
         """Start the thread, once. Not a ``threading.Thread``: the job counts its own."""
-        # One at a time: a thread that was told to end may still have a window's last seconds to go.
-        if self.running is None and not self.taker.exiting and self.over.acquire(False):
+        if self.running is None and not self.taker.exiting:
+            # One at a time: a thread that was told to end may still have a window's last seconds to go.
+            self.again = not self.over.acquire(False)
+            if self.again:
+                return
             me = self.running = object()
             self.taker.hurry = False
             try:
@@ -92,6 +96,8 @@ class Session:
             failure("thread", error)
         finally:
             over.release()
+            if self.again and over is self.over:
+                self.begin()
 
     def _pause(self, me: object, seconds: float) -> None:
         end = time.monotonic() + seconds
