@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import os
+import resource
 import subprocess
 import sys
 import uuid
@@ -21,6 +22,7 @@ from roofwatch.proto import codec
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 
 DEVICE_CATEGORIES = {"kernel", "gpu_memcpy", "gpu_memset"}
+START_CPU_S = 8  # a worker or two, and a trace of one event
 TRAINING = """
 import sys, time, torch
 torch.set_num_threads(1)
@@ -95,15 +97,16 @@ def test_broken_traces_end_as_windows_or_sentences_in_one_worker(run_loop, trace
 
 
 @pytest.mark.parametrize(
-    ("filling", "repeated"),
+    ("filling", "repeated", "reasons"),
     [
-        (b" ", 1 << 30),  # nothing, for ever
-        (b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},', 150 << 20),
-        (b"[", 64 << 20),
+        (b" ", 1 << 30, {counters.PARSE_ERROR, counters.PARSE_TIME}),  # nothing, for ever
+        (b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},', 150 << 20,
+         {counters.PARSE_MEMORY, counters.PARSE_TIME}),
+        (b"[", 64 << 20, {counters.PARSE_ERROR, counters.PARSE_TIME}),
     ],
     ids=["spaces", "events", "brackets"],
-)
-def test_a_compressed_bomb_ends_within_the_limits(run_loop, tmp_path, filling, repeated):
+)  # fmt: skip
+def test_a_compressed_bomb_ends_within_the_limits(run_loop, tmp_path, filling, repeated, reasons):
     """A megabyte that unpacks to far more: a verdict within 20 s of CPU and 500 MB, and the next trace is read."""
     bomb, good = tmp_path / "bomb", tmp_path / "good"
     block = filling * ((1 << 20) // len(filling))
@@ -119,11 +122,15 @@ def test_a_compressed_bomb_ends_within_the_limits(run_loop, tmp_path, filling, r
         link.Task("kineto-json", bomb.stat().st_size, jobs[0].task.context, 64 * MIB, 20), jobs[0].fd, None
     )
 
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     answers, _ = read_all(run_loop, jobs)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
 
     assert [answer.reason for answer in answers][1] == ""
-    allowed = {"", counters.PARSE_ERROR, counters.PARSE_TIME, counters.PARSE_MEMORY}
-    assert answers[0].reason in allowed
+    assert answers[0].reason in reasons
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= 20 + START_CPU_S
+    largest_kb = max(before.ru_maxrss, 500 * 10**6 // 1024)  # of all children until now, as the OS has it
+    assert after.ru_maxrss <= largest_kb
 
 
 def test_a_real_job_is_seen_by_a_real_agent(agents, wait):
