@@ -19,6 +19,7 @@ from roofwatch.store import database, retention, rollup
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.process_list import BUDGET
@@ -173,7 +174,7 @@ def test_a_damaged_process_does_not_hide_its_node(db: Database, writer: Writer) 
         number = connection.execute(text(of)).scalar_one()
         connection.execute(update(kernel_blocks).where(kernel_blocks.c.window_id == number).values(facts=b"x"))
     with db.write() as connection:
-        broken: set[tuple[int, int, int]] = set()
+        broken = GivenUp()
         while rollup.sweep(connection, END_NS, broken):
             pass
     assert len(broken) == 1

@@ -22,6 +22,7 @@ from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import SHARED, day_of
 from roofwatch.store.filter import Filter
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.postgres_retention import tidy
 from roofwatch.store.queries import Queries
 from roofwatch.store.queries.plan import raw_only
@@ -209,7 +210,7 @@ def test_a_reader_that_takes_long(db: Database, postgres: Postgres, name: str) -
     """A drop gives up soon, readers do not wait behind it, ingest goes on, partitions are made; then it is dropped."""
     store(db, [at("a", 0)], 1)
     reference = BEGIN_NS + DAY_NS + HOUR_NS
-    broken: set[rollup.Piece] = set()
+    broken = GivenUp()
     other = database.open(postgres.url(name))
     with other.read() as reading:
         reading.execute(select(schema.kernel_blocks)).all()
@@ -328,6 +329,6 @@ def test_days_that_are_kept_for_long_tell_nothing_of_clocks(db: Database, monkey
     with db.write() as connection:
         for day in range(today - 6, today):
             postgres_partitions.make(connection, day)
-    tidy(db, BEGIN_NS, BEGIN_NS, Keep(10 * 86_400, 30 * 86_400, 400 * 86_400), ())
+    tidy(db, BEGIN_NS, BEGIN_NS, Keep(10 * 86_400, 30 * 86_400, 400 * 86_400), GivenUp())
     with db.read() as connection:
         assert set(range(today - 6, today + postgres_partitions.AHEAD + 1)) <= postgres_partitions.days(connection)

@@ -22,6 +22,7 @@ from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import day_of
 from roofwatch.store.filter import Filter
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.postgres_sums import Span
 from roofwatch.store.queries import Queries
 from roofwatch.store.retention import Upkeep, prune_all
@@ -185,13 +186,13 @@ def test_a_reader_that_takes_long(db: Database, postgres: Postgres, name: str) -
     with other.read() as reading:
         reading.execute(select(schema.window_sums)).all()
         with statements(db) as sent:
-            assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT).partitions == 0
+            assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT, GivenUp()).partitions == 0
         assert [one for one, _ in sent if one.startswith("LOCK TABLE")]
         assert not [one for one, _ in sent if one.startswith(("DELETE", "UPDATE"))]
         assert count(db, schema.rollups) == 2
         store(db, [at("b", 3 * DAY_NS)], 2)
         assert total(db, Filter())[0] == 20
-    assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT).days_of_hours == 1
+    assert postgres_sum_retention.tidy(db, BEGIN_NS + 3 * DAY_NS, reference, SHORT, GivenUp()).days_of_hours == 1
     assert (count(db, schema.rollups), postgres_sums.hours_of(DAY) in there(db)) == (3, False)
     other.close()
 

@@ -11,9 +11,10 @@ from store_builders import GEMM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Padding, Window
-from roofwatch.store import database, retention
+from roofwatch.store import database, given_up, retention, rollup
 from roofwatch.store.config import Keep
 from roofwatch.store.filter import Filter
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.ingest import Writer
 from roofwatch.store.outcome import STORED
 from roofwatch.store.queries import Queries
@@ -80,3 +81,37 @@ def test_a_damaged_block_holds_up_only_its_own_hour(tmp_path: Path, caplog: pyte
     assert queries.run("top", Filter(process="5"))["rows"][0]["calls"] == 3
     with pytest.raises(RoofwatchError, match="damaged"):
         queries.run("top", Filter())
+
+
+def test_of_many_that_fail_few_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More hours are damaged than are remembered: sums of others are made all the same, up to the newest, and end.
+
+    A late window of what is not summed up any more is in every answer; a store that starts sums it up.
+    """
+    monkeypatch.setattr(given_up, "MOST", 4)
+    ingest, hours, damaged = Ingest(tmp_path), range(14), 9
+    uids = {f"uid{hour}": bytes.fromhex(uid_of(f"bad {hour}")) for hour in range(damaged)}
+    for name, pid in (("bad", 100), ("good", 200)):  # a process an hour: none comes to the next
+        ingest.put(*(at(f"{name} {hour}", hour, pid=pid + hour) for hour in hours))
+    with ingest.database.write() as connection:
+        number = f"SELECT id FROM windows WHERE uid IN ({', '.join(f':{name}' for name in uids)})"  # noqa: S608 - names
+        connection.execute(text(f"UPDATE kernel_blocks SET facts = x'0011' WHERE window_id IN ({number})"), uids)  # noqa: S608
+
+    def swept(broken: GivenUp) -> list[int]:
+        """Until nothing is due; the hours that are stale then."""
+        with ingest.database.write() as connection:
+            while rollup.sweep(connection, BEGIN_NS + 40 * HOUR_NS, broken):
+                assert len(broken) <= 4
+            stale = "SELECT bucket_unix_ns FROM rollups WHERE stale AND grain = 3600 ORDER BY 1"
+            return [(at_ns - BEGIN_NS) // HOUR_NS for (at_ns,) in connection.execute(text(stale))]
+
+    ingest.writer.close()
+    broken = GivenUp()
+    assert swept(broken) == list(range(damaged))
+    assert broken.count == damaged
+    ingest.writer = Writer(ingest.database)
+    ingest.put(at("late", 0, pid=200))
+    ingest.writer.close()
+    assert swept(broken) == [0, *range(damaged)]
+    assert Queries(ingest.database).run("top", Filter(process="200"))["rows"][0]["calls"] == 2
+    assert swept(GivenUp()) == list(range(damaged))

@@ -27,6 +27,7 @@ from roofwatch.proto.trust import Material
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import database, rollup
 from roofwatch.store.filter import Filter
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.queries import Queries
 
 DRAINED_S = 300.0  # where other work leaves us little of the machine
@@ -67,7 +68,7 @@ class Place:
         opened = database.open(self.url)
         try:
             if summed_up:
-                broken: set[rollup.Piece] = set()
+                broken = GivenUp()
                 with opened.write() as connection:
                     while rollup.sweep(connection, FAR_NS, broken):
                         pass

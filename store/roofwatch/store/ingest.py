@@ -65,7 +65,8 @@ class Writer:
 
     def broken_sums(self) -> int:
         """How many sums could not be made or added to: a block that they are made of is damaged."""
-        return len(self._loader.broken | self._upkeep.broken)
+        of = (self._loader.broken, self._upkeep.broken)
+        return len(of[0] | of[1]) + sum(one.forgotten for one in of)
 
     def close(self) -> None:
         """Store what waits, then stop. Nothing may be submitted any more."""

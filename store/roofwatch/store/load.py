@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from roofwatch.model.record import Node, Trigger
 from roofwatch.store import bulk, postgres_partitions, rollup, schema, ungreeted
 from roofwatch.store.dimensions import Dimensions
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.identity import agent_id, node_id
 from roofwatch.store.outcome import DUPLICATE, STORED, Outcome, rejected
 from roofwatch.store.rows import (
@@ -46,7 +47,7 @@ class Loader:
     dimensions: Dimensions = field(default_factory=Dimensions)
     newest: dict[int, int] = field(default_factory=dict)  # the hour that each process has come to
     waiting: dict[int, int] = field(default_factory=dict)  # processes that left something to sum up before an hour
-    broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
+    broken: GivenUp = field(default_factory=GivenUp)  # what cannot be summed up
     boots: set[int] = field(default_factory=set)  # of agents, that are written
 
     def commit(self) -> None:

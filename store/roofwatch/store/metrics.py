@@ -33,6 +33,7 @@ OUTCOMES = {pb.STORED: "stored", pb.DUPLICATE: "duplicate", pb.REJECTED: "reject
 UNKNOWN = "unknown"  # a query that this store does not have
 COMMIT_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 QUERY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BROKEN_SUMS = ("broken_sums", "Sums that could not be made, or added to, since the start")
 FRESH_S = (0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0, 3600.0, 86_400.0)
 
 
@@ -143,7 +144,7 @@ class TimedWriter(Writer):
     def __init__(self, database: Database, keep: Keep | None, metrics: Metrics) -> None:
         self._metrics = metrics  # before the thread begins
         super().__init__(database, keep)
-        metrics.watched("broken_sums", "Sums that could not be made, or added to, since the start", self.broken_sums)
+        metrics.watched(*BROKEN_SUMS, self.broken_sums)
 
     def _store(self, group: list[Any]) -> list[Outcome]:
         begin = time.perf_counter()

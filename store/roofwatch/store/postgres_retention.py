@@ -19,13 +19,13 @@ from roofwatch.store import postgres_partitions as partitions
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import DAY_NS, SHARED, day_of, first_number
+from roofwatch.store.given_up import GivenUp, Piece
 from roofwatch.store.postgres_engine import busy
 from roofwatch.store.postgres_sums import WAIT
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.schema import metadata, rollups, windows
 
 AT_ONCE = 500  # windows that are moved in one transaction
-Piece = tuple[int, int, int]  # grain, beginning, process
 
 
 class _Found(Enum):
@@ -37,7 +37,7 @@ class _Found(Enum):
     READ = "read"  # for too long: try again later
 
 
-def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: Collection[Piece]) -> tuple[int, bool]:
+def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: GivenUp) -> tuple[int, bool]:
     """Make partitions ahead and drop old ones; how many days were dropped, and whether there is more to do."""
     with database.read() as connection:
         lacking = partitions.missing(connection, now_ns, kept_days := keep.raw_s // DAY_S + 1)
@@ -79,12 +79,13 @@ def _within(column: ColumnElement[int], day: int) -> ColumnElement[bool]:
     return column.between(day * DAY_NS, (day + 1) * DAY_NS - 1)
 
 
-def _moved(connection: Connection, day: int, grain: int, broken: Collection[Piece]) -> int | None:
+def _moved(connection: Connection, day: int, grain: int, broken: GivenUp) -> int | None:
     """Move windows that must stay from a day to the shared partition; how many, None where the day must wait."""
     r = rollups.c
     kept = (r.grain == grain, r.finer, _within(r.bucket_unix_ns, day))
     own = select(r.bucket_unix_ns, r.process_id).where(*kept)
-    stale = connection.execute(own.where(r.stale).limit(len(broken) + 1)).all()
+    due = own.where(r.stale, r.bucket_unix_ns >= broken.before_ns)
+    stale = connection.execute(due.limit(len(broken) + 1)).all()
     given_up = broken_days(broken) if grain == DAY_S else {(at, process) for of, at, process in broken if of == grain}
     if any(piece not in given_up for piece in map(tuple, stale)):
         return None  # it is still to be summed up
@@ -122,7 +123,7 @@ def imported(grain: int) -> Select[tuple[int]]:
     )
 
 
-def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, broken: Collection[Piece]) -> _Found:
+def _dropped(database: Database, tables: Iterable[str], day: int, grain: int, broken: GivenUp) -> _Found:
     """Look at a day and drop its partitions in one transaction, so that no window comes in between."""
     names = ", ".join(f"{table}_{partitions.suffix(day)}" for table in tables)
     try:

@@ -7,7 +7,7 @@ be made) is written to the default partition before. Dropping waits only a momen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
@@ -17,14 +17,13 @@ from roofwatch.store import postgres_sums, process_states
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.days import day_of
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.postgres_engine import busy
 from roofwatch.store.postgres_retention import broken_days, drop_shared, imported
 from roofwatch.store.postgres_sums import BY_TIME, WAIT, Span
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.schema import rollups, windows
 from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
-
-Piece = tuple[int, int, int]  # grain, beginning, process
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class DroppedSums:
     partitions: int = 0
 
 
-def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: Collection[Piece] = ()) -> DroppedSums:
+def tidy(database: Database, now_ns: int, reference_ns: int, keep: Keep, broken: GivenUp) -> DroppedSums:
     """Make partitions ahead and drop old ones."""
     with database.read() as connection:
         lacking = postgres_sums.missing(connection, now_ns, keep.hourly_s // DAY_S + keep.daily_s // (28 * DAY_S))
@@ -95,7 +94,7 @@ def _within(span: Span, grain: int) -> tuple[ColumnElement[bool], ...]:
     return (rollups.c.grain == grain, span.within(rollups.c.bucket_unix_ns))
 
 
-def _drop(connection: Connection, span: Span, broken: Collection[Piece], gone: list[tuple[int, int]]) -> bool:
+def _drop(connection: Connection, span: Span, broken: GivenUp, gone: list[tuple[int, int]]) -> bool:
     """All of a span in one transaction; ``gone`` is told the pieces. False where it must wait."""
     if span not in postgres_sums.spans(connection) or _waits(connection, span, broken):  # another store was first
         return False
@@ -143,11 +142,12 @@ def _kept(table: str, span: Span) -> str:
     )
 
 
-def _waits(connection: Connection, span: Span, broken: Collection[Piece]) -> bool:
+def _waits(connection: Connection, span: Span, broken: GivenUp) -> bool:
     """Whether some days are still to be summed up, or, of a month, have hours that are still to go."""
     r, given_up = rollups.c, broken_days(broken)
     due = r.stale if span.grain == HOUR_S else ~imported(DAY_S).exists()
-    query = select(r.bucket_unix_ns, r.process_id).where(*_within(span, DAY_S), r.finer, due)
+    mine = (*_within(span, DAY_S), r.bucket_unix_ns >= broken.before_ns)
+    query = select(r.bucket_unix_ns, r.process_id).where(*mine, r.finer, due)
     found = connection.execute(query.limit(len(given_up) + 1)).all()
     return any((bucket, process) not in given_up for bucket, process in found)
 

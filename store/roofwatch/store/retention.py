@@ -26,6 +26,7 @@ from roofwatch.store import (
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database, telling
 from roofwatch.store.days import DAY_NS, SHARED
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
 from roofwatch.store.schema import agent_drops, agents, rollups, segments, windows
 from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
@@ -211,7 +212,7 @@ class Upkeep:
     clock: Callable[[], float] = time.monotonic
     due_s: float = 0.0  # by the clock
     failed: str = ""
-    broken: set[rollup.Piece] = field(default_factory=set)  # what cannot be summed up
+    broken: GivenUp = field(default_factory=GivenUp)  # what cannot be summed up
     believed: Believed = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,7 +255,7 @@ def _reference(connection: Connection, now_ns: int) -> int:
 
 def prune_all(database: Database, now_ns: int, keep: Keep, tell: Callable[[str], None] = lambda _: None) -> Dropped:
     """Sum up all that is over and remove all that is old, in small transactions; ``tell`` hears how far it is."""
-    broken: set[rollup.Piece] = set()
+    broken = GivenUp()
     total, more, summed = Dropped(), True, 0
     while more:
         with database.write() as connection:  # others write in between

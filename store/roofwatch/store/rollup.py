@@ -21,6 +21,7 @@ from roofwatch.store import bulk, kernel_hours, rollup_groups
 from roofwatch.store.blocks import pack
 from roofwatch.store.days import in_days
 from roofwatch.store.gather import Devices, from_pieces, from_windows
+from roofwatch.store.given_up import GivenUp, Piece
 from roofwatch.store.identity import node_id
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS, TIMES, bucket_of
 from roofwatch.store.rollup_sources import SOURCES, aggregates, causes_summed, piece_rows, total
@@ -46,12 +47,11 @@ MOST = 1 << 62  # a sum is stored as at most that
 
 _ROWS = (window_sums, drop_sums, device_sums, cause_sums)
 Arrived = Sequence[tuple[int, "UnpackedWindow"]]  # with the number of each window
-Piece = tuple[int, int, int]  # grain, beginning, process
 _KEY = ("grain", "bucket_unix_ns", "process_id")
 _log = logging.getLogger(__name__)
 
 
-def changed(connection: Connection, arrived: Arrived, broken: set[Piece]) -> None:
+def changed(connection: Connection, arrived: Arrived, broken: GivenUp) -> None:
     """Make the pieces of stored windows stale; of pieces whose windows are no longer kept, add to the sums.
 
     What is stale already is left alone: no sum of a node or of all holds it, and what it is made of is there. Sums that
@@ -96,7 +96,7 @@ def _make_stale(connection: Connection, grain: int, pieces: Collection[tuple[int
 
 
 def close(
-    connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[int, int], broken: set[Piece]
+    connection: Connection, arrived: Arrived, newest: dict[int, int], waiting: dict[int, int], broken: GivenUp
 ) -> None:
     """Sum up what processes left: ``newest`` is the hour each has come to, ``waiting`` those with something to do.
 
@@ -122,15 +122,15 @@ def close(
             del waiting[process]
 
 
-def sweep(connection: Connection, now_ns: int, broken: set[Piece] | None = None, most: int = AT_ONCE) -> int:
+def sweep(connection: Connection, now_ns: int, broken: GivenUp | None = None, most: int = AT_ONCE) -> int:
     """Sum up pieces that ended some minutes ago, the oldest first; how many there were, at most ``most``."""
-    broken = set() if broken is None else broken
+    broken = GivenUp() if broken is None else broken
     pieces = _stale(connection, [], now_ns - GRACE_NS, most, broken)
     _build_all(connection, pieces, broken)
     return len(pieces) or rollup_groups.sweep(connection, now_ns - GRACE_NS, broken)
 
 
-def _build_all(connection: Connection, pieces: Sequence[Piece], broken: set[Piece]) -> None:
+def _build_all(connection: Connection, pieces: Sequence[Piece], broken: GivenUp) -> None:
     """Those of one time together: a statement costs more than what it reads."""
     together: dict[tuple[int, int], list[int]] = defaultdict(list)
     for grain, bucket, process in pieces:
@@ -160,7 +160,7 @@ def _failed(connection: Connection, grain: int, bucket: int, of: Sequence[int]) 
 
 
 def _stale(
-    connection: Connection, of: Sequence[ColumnElement[bool]], until_ns: int, most: int, broken: Collection[Piece]
+    connection: Connection, of: Sequence[ColumnElement[bool]], until_ns: int, most: int, broken: GivenUp
 ) -> list[Piece]:
     """Stale pieces that ended before a time: hours, then the days whose hours are all up to date."""
     r, hour = rollups.c, rollups.alias("hour")
@@ -172,7 +172,7 @@ def _stale(
     for grain, more in ((HOUR_S, ()), (DAY_S, (~waits.exists(),))):
         ended = r.bucket_unix_ns <= until_ns - grain * SECOND_NS
         query = select(r.grain, r.bucket_unix_ns, r.process_id).where(
-            r.stale, r.grain == grain, r.finer, ended, *of, *more
+            r.stale, r.grain == grain, r.finer, ended, r.bucket_unix_ns >= broken.before_ns, *of, *more
         )
         rows = connection.execute(query.order_by(r.bucket_unix_ns).limit(most - len(found) + len(broken)))
         found += [(g, b, p) for g, b, p in rows if (g, b, p) not in broken][: most - len(found)]
@@ -198,7 +198,7 @@ def build(connection: Connection, grain: int, bucket: int, of: Sequence[int]) ->
     connection.execute(update(rollups).where(*mine).values(stale=False))
 
 
-def _safely_add(connection: Connection, piece: Piece, late: Arrived, broken: set[Piece]) -> None:
+def _safely_add(connection: Connection, piece: Piece, late: Arrived, broken: GivenUp) -> None:
     """A damaged block of sums must not make segments be refused that are whole."""
     if piece in broken:
         return

@@ -24,6 +24,7 @@ from sqlalchemy.exc import OperationalError
 from roofwatch.store import bulk
 from roofwatch.store.blocks import pack
 from roofwatch.store.gather import Devices, Models, OfDevice, from_groups, from_pieces
+from roofwatch.store.given_up import GivenUp, Piece
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS
 from roofwatch.store.schema import kernel_sums, processes, rollups
 from roofwatch.store.sums import Sums
@@ -34,7 +35,6 @@ SPLIT = 64  # nodes that are summed up at once: 0.05 s
 AT_ONCE = 8  # nodes in one transaction
 NAMED = 10_000  # times, or groups, in one statement: two of SQLite's 32,766 values
 LEAST = 2  # processes of a node that are worth a sum of their own
-Piece = tuple[int, int, int]  # grain, beginning, process
 _log = logging.getLogger(__name__)
 _NAMES = ("grain", "bucket_unix_ns", "process_id", "device_id", "rows", "sums", "histograms")
 
@@ -70,7 +70,7 @@ def forget_pieces(connection: Connection, grain: int, since: int, until: int, of
     )
 
 
-def renew(connection: Connection, pieces: Iterable[Piece], broken: set[Piece]) -> None:
+def renew(connection: Connection, pieces: Iterable[Piece], broken: GivenUp) -> None:
     """Sum up nodes of which pieces were just summed up, where none of the node's is still to be.
 
     ``broken`` are those that cannot be summed up, here and below: groups with their own number.
@@ -84,11 +84,11 @@ def renew(connection: Connection, pieces: Iterable[Piece], broken: set[Piece]) -
         _nodes(connection, grain, bucket, touched, broken)
 
 
-def sweep(connection: Connection, until_ns: int, broken: set[Piece]) -> int:
+def sweep(connection: Connection, until_ns: int, broken: GivenUp) -> int:
     """Make what an hour or day that ended before lacks: some nodes, a part, or the fleet; how many were tried."""
     for grain in (HOUR_S, DAY_S):
         given_up = [bucket for of, bucket, group in broken if of == grain and group == FLEET]
-        bucket = connection.scalar(_lacking(grain, until_ns, given_up))
+        bucket = connection.scalar(_lacking(grain, until_ns, broken.before_ns, given_up))
         if bucket is None:
             continue
         out = [group for of, at, group in broken if (of, at) == (grain, bucket)]
@@ -106,9 +106,7 @@ def sweep(connection: Connection, until_ns: int, broken: set[Piece]) -> int:
     return 0
 
 
-def _safely(
-    connection: Connection, group: Piece, make: Callable[[Connection, Piece], None], broken: set[Piece]
-) -> None:
+def _safely(connection: Connection, group: Piece, make: Callable[[Connection, Piece], None], broken: GivenUp) -> None:
     """A damaged block must not hold up ingest and all others: answers read the pieces, and tell."""
     point = connection.begin_nested()
     try:
@@ -123,7 +121,7 @@ def _safely(
         point.commit()
 
 
-def _lacking(grain: int, until_ns: int, but: Collection[int]) -> Select[Any]:
+def _lacking(grain: int, until_ns: int, since_ns: int, but: Collection[int]) -> Select[Any]:
     """The last bucket of which all pieces are summed up and the fleet is not: looked for from bucket to bucket."""
     k, r, own = kernel_sums.c, rollups.c, kernel_sums.alias("own")
     ended = until_ns - grain * SECOND_NS
@@ -134,7 +132,8 @@ def _lacking(grain: int, until_ns: int, but: Collection[int]) -> Select[Any]:
     fleet = kernel_sums.alias("fleet").c
     has = select(literal(1)).where(fleet.grain == grain, fleet.bucket_unix_ns == each.c.at, fleet.process_id == FLEET)
     waits = select(literal(1)).where(r.stale, r.finer, r.grain == grain, r.bucket_unix_ns == each.c.at)
-    query = select(each.c.at).where(each.c.at.is_not(None), each.c.at.not_in(but), ~has.exists(), ~waits.exists())
+    mine = (each.c.at >= since_ns, each.c.at.not_in(but))
+    query = select(each.c.at).where(*mine, ~has.exists(), ~waits.exists())
     return query.order_by(each.c.at.desc()).limit(1)
 
 
@@ -151,7 +150,7 @@ def _without(grain: int, bucket: int, but: Collection[int]) -> Select[Any]:
     )
 
 
-def _nodes(connection: Connection, grain: int, bucket: int, of: Sequence[int], broken: set[Piece]) -> None:
+def _nodes(connection: Connection, grain: int, bucket: int, of: Sequence[int], broken: GivenUp) -> None:
     """Those of the nodes that wait for no piece and have several."""
     r, p, k = rollups.c, processes.c, kernel_sums.c
     mine = (r.grain == grain, r.bucket_unix_ns == bucket, p.node_id.in_(list(of)))

@@ -28,6 +28,7 @@ from roofwatch.store import sqlite_engine
 from roofwatch.store.clickhouse.pieces import PIECES_DDL, Key
 from roofwatch.store.clickhouse.taking import Days, entry, raw, segment
 from roofwatch.store.days import day_of
+from roofwatch.store.given_up import GivenUp
 from roofwatch.store.load import Hello
 from roofwatch.store.outcome import STORED, Outcome
 from roofwatch.store.rollup_schema import DAY_S, SECOND_NS
@@ -76,7 +77,7 @@ class Journal:
     file: Path
     size: int = 0  # bytes of payloads that are not in ClickHouse yet
     meta: dict[str, Any] = field(default_factory=dict)
-    broken: set[Key] = field(default_factory=set)  # pieces that cannot be summed up
+    broken: GivenUp = field(default_factory=GivenUp)  # pieces that cannot be summed up
     stale: set[Key] = field(default_factory=set)  # pieces that ClickHouse was told to be, since they were summed up
 
     @property

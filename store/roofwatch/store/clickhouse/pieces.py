@@ -7,12 +7,13 @@ says is never more than what is there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from roofwatch.store.clickhouse.sink import insert
+from roofwatch.store.given_up import GivenUp, Piece
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, SECOND_NS, bucket_of
 from roofwatch.store.unpack import UnpackedWindow
 
@@ -27,7 +28,7 @@ _WHOLE = (
     "AND NOT EXISTS (SELECT 1 FROM pieces h WHERE h.stale AND h.grain = 3600 AND h.process_id = p.process_id "  # noqa: S608
     f"AND h.bucket_unix_ns BETWEEN p.bucket_unix_ns AND p.bucket_unix_ns + {_DAY_NS - 1})"
 )
-Key = tuple[int, int, int]  # grain, beginning, process
+Key = Piece
 Numbered = Sequence[tuple[int, UnpackedWindow]]
 Late = dict[Key, list[tuple[int, UnpackedWindow]]]
 NAMES = ("grain", "bucket_unix_ns", "process_id", "stale", "finer", "build")
@@ -63,7 +64,7 @@ def mark(connection: Connection, windows: Numbered, told: Container[Key] = ()) -
     return stale, late
 
 
-def due(connection: Connection, until_ns: int, most: int, broken: Collection[Key] = ()) -> list[Key]:
+def due(connection: Connection, until_ns: int, most: int, broken: GivenUp) -> list[Key]:
     """Stale pieces of one length and beginning that ended before a time: hours first, then days of summed up hours.
 
     Without those that are ``broken``.
@@ -71,8 +72,8 @@ def due(connection: Connection, until_ns: int, most: int, broken: Collection[Key
     for grain, more in ((HOUR_S, ""), (DAY_S, _WHOLE)):
         found = connection.exec_driver_sql(
             "SELECT grain, bucket_unix_ns, process_id FROM pieces p WHERE stale = 1 AND grain = ? AND finer = 1 "  # noqa: S608
-            f"AND bucket_unix_ns <= ? {more} ORDER BY bucket_unix_ns LIMIT ?",
-            (grain, until_ns - grain * SECOND_NS, most + len(broken)),
+            f"AND bucket_unix_ns BETWEEN ? AND ? {more} ORDER BY bucket_unix_ns LIMIT ?",
+            (grain, broken.before_ns, until_ns - grain * SECOND_NS, most + len(broken)),
         ).all()
         whole = [key for row in found if (key := (row[0], row[1], row[2])) not in broken]
         if whole:

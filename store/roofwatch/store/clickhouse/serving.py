@@ -11,7 +11,7 @@ from roofwatch.model.record import Trigger
 from roofwatch.store.clickhouse.opening import ClickHouse
 from roofwatch.store.clickhouse.writer import JournalWriter, start
 from roofwatch.store.config import Keep, default_journal
-from roofwatch.store.metrics import Metrics
+from roofwatch.store.metrics import BROKEN_SUMS, Metrics
 from roofwatch.store.unpack import UnpackedWindow
 
 
@@ -40,6 +40,7 @@ def served(db: ClickHouse, keep: Keep, metrics: Metrics, journal: Path | None) -
     )
     metrics.watched("journal_segments", "How many these are", lambda: waiting()[0])
     metrics.watched("journal_oldest_seconds", "Since the oldest of them was acknowledged", lambda: _age(waiting()[3]))
+    metrics.watched(*BROKEN_SUMS, lambda: writer.journal.broken.count)
     metrics.watched("journal_limit_bytes", "Where nothing more is taken", lambda: writer.limit_bytes)
     return writer
 
