@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, case, func, or_, select
+from sqlalchemy import Connection, Select, case, func, or_, select
 
 from roofwatch.model.comparison import compare as compared
 from roofwatch.model.comparison_sides import PER, STEP, Counts, Side, basis
@@ -31,10 +31,12 @@ from roofwatch.store.rollup_sources import total
 from roofwatch.store.schema import device_sets, device_sums, devices, processes, windows
 
 NAMED = 5  # device models in a sentence
+PEAKS_MOST = 1000  # sets of peaks that are remembered
 CHUNK = 2000  # windows named in one statement
 
 _STEPLESS = or_(windows.c.steps.is_(None), windows.c.steps <= 0)
 _SILENT = or_(windows.c.padding_batches.is_(None), windows.c.padding_batches <= 0)
+_PEAKS: dict[int, Peaks] = {}  # by their id, which is a hash of what they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     if sides["left"].bare == sides["right"].bare:
         sides["right"] = _Asked(asked.other, sides["left"].bare)
     for side in sides.values():
+        _counted_ahead(connection, side.bare)
         ahead(connection, side.bare)
     counts = {name: _counts(connection, side) for name, side in sides.items()}
     nothing: dict[str, Any] = {"empty": [], "problem": None, "summary": None, "warnings": [], "rows": []}
@@ -125,17 +128,38 @@ def _by_set(connection: Connection, bare: Filter) -> dict[tuple[int, int], tuple
     """The same by process and set of devices, without regard to what devices: of two device models, one reading."""
 
     def find() -> dict[tuple[int, int], tuple[int, ...]]:
-        keys = windows.c.process_id, windows.c.devices_id
-        sums = [func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)]
-        columns = (*keys, func.count(), *sums)
-        if owners(bare):
-            query = windows_of(bare, *columns)
+        query = _counting(bare)
+        if connection.dialect.name == ROWS:
+            from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
+
+            columns = reading.once(connection, query, _COUNTED)
+            rows: Iterable[Any] = zip(*(columns[name].tolist() for name in _COUNTED), strict=True)
         else:
-            query = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
-        rows = connection.execute(query.group_by(*keys)).all()
+            rows = connection.execute(query)
         return {(process, of): (count, int(stepless), int(silent)) for process, of, count, stepless, silent in rows}
 
     return once(connection, bare, "kept", find)
+
+
+_COUNTED = ("process_id", "devices_id", "count", "stepless", "silent")
+
+
+def _counting(bare: Filter) -> Select[Any]:
+    keys = windows.c.process_id, windows.c.devices_id
+    sums = [func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)]
+    columns = (*keys, func.count(), *sums)
+    if owners(bare):
+        query = windows_of(bare, *columns)
+    else:
+        query = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
+    return query.group_by(*keys)
+
+
+def _counted_ahead(connection: Connection, bare: Filter) -> None:
+    if connection.dialect.name == ROWS:
+        from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
+
+        reading.ahead(connection, reading.text_of(connection, _counting(bare)), _COUNTED)
 
 
 def _sets(connection: Connection, side: _Asked) -> Collection[int] | None:
@@ -172,7 +196,7 @@ def _side(connection: Connection, side: _Asked, name: str, counts: Counts, per: 
         counts=counts,
         device=device,
         vendor=vendor,
-        peaks=_peaks(connection, side.bare, kernels.leading_peaks(connection, f)),
+        peaks=_peaks(connection, kernels.leading_peaks(connection, f)),
         sums=kernels.all_sums(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
@@ -243,13 +267,23 @@ def _stepless_ns(connection: Connection, f: Filter) -> int:
     return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
 
 
-def _peaks(connection: Connection, bare: Filter, leading: int | None) -> Peaks:
+def _peaks(connection: Connection, leading: int | None) -> Peaks:
     """The ceilings by which most of the side's time was judged."""
     if leading is None:
         return Peaks()
-    query = select(devices.c.peaks).where(devices.c.peaks_id == leading).limit(1)
-    text = once(connection, bare, ("peaks", leading), lambda: connection.scalar(query))
-    told = json.loads(text or "{}").get("peaks") or {}
+    found = _PEAKS.get(leading)
+    if found is None:
+        text = connection.scalar(select(devices.c.peaks).where(devices.c.peaks_id == leading).limit(1))
+        if text is None:
+            return Peaks()
+        if len(_PEAKS) >= PEAKS_MOST:
+            _PEAKS.clear()
+        found = _PEAKS[leading] = _peaks_of(text)
+    return found
+
+
+def _peaks_of(text: str) -> Peaks:
+    told = json.loads(text).get("peaks") or {}
     flops = {(p, u): _peak(item) for (p, _, u), item in ((k.partition("/"), v) for k, v in told["flops"].items())}
     return Peaks(flops, _peak(told["bandwidth"]) if told.get("bandwidth") else None)
 
