@@ -82,7 +82,8 @@ def store(postgres: Postgres, template: str, tmp_path_factory: pytest.TempPathFa
     """One on Postgres."""
     name, file = postgres.create(template), tmp_path_factory.mktemp("memory") / "port"
     command = [sys.executable, "-c", PROGRAM, "127.0.0.1:0", postgres.url(name), str(file)]
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         until = time.monotonic() + 30
         while not file.exists():
