@@ -53,7 +53,8 @@ def _named(connection: Connection, options: Mapping[str, Any]) -> dict[str, Any]
     low, high = (bytes.fromhex(prefix.ljust(2 * UID_BYTES, filler)) for filler in "0f")
     w, p = schema.windows.c, schema.processes.c
     columns = (w.id, w.uid, w.start_unix_ns, w.duration_ns, w.collector, p.id.label("process"), p.pid, p.rank)
-    query = windows_of(Filter(), *columns, schema.nodes.c.host).where(w.uid.between(low, high)).limit(2)
+    named = w.uid == low if low == high else w.uid.between(low, high)  # a whole uid has an index on every engine
+    query = windows_of(Filter(), *columns, schema.nodes.c.host).where(named).limit(2)
     rows = connection.execute(query).mappings().all()
     if not rows:
         raise UsageError(
