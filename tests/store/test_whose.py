@@ -10,6 +10,8 @@ import pytest
 from store_builders import GEMM, stat, window_of
 from test_retention import store
 
+from roofwatch.cli import controlling
+from roofwatch.cli.render import captures
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store import control, whose
 from roofwatch.store.database import Database
@@ -64,5 +66,8 @@ def test_a_list_says_that_it_was_not_compared(on_postgres: Database, monkeypatch
             assert ended.value.args[0] is grpc.StatusCode.INTERNAL
         assert (await listed(service, other, uid)).compared
 
+    (said,) = captures.unsure([controlling.trace_row(pb.KeptTrace(window=uid), compared=False)])
+    assert "did not say which of these windows it has" in said
+    assert captures.unsure([controlling.trace_row(pb.KeptTrace(window=uid), compared=True)]) == []
     monkeypatch.setattr(whose, "WITHIN_S", 0.3)
     asyncio.run(main())
