@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clickhouse_server import ClickHouse
 from rollup_builders import BEGIN_NS, DAY_NS, HOUR_NS
+from sqlalchemy import Connection
 from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import BudgetState, ProcessState
 from roofwatch.proto import codec
 from roofwatch.store import database
-from roofwatch.store.clickhouse import sums, upkeep
+from roofwatch.store.clickhouse import reading, sums, upkeep
 from roofwatch.store.clickhouse.flush import Flusher
 from roofwatch.store.clickhouse.journal import Journal, open_file
 from roofwatch.store.clickhouse.opening import ClickHouse as Opened
@@ -22,6 +26,7 @@ from roofwatch.store.clickhouse.remembered import remembered
 from roofwatch.store.config import Keep
 from roofwatch.store.filter import Filter
 from roofwatch.store.queries import Queries
+from roofwatch.store.queries.plan import raw_only
 from roofwatch.store.unpack import Unpacked, Unpacker
 
 KEEP = Keep(3600, 99 * 86_400)
@@ -35,13 +40,18 @@ def segment(number: int, pid: int = 1) -> Unpacked:
     return Unpacker().unpack(segment_of([window], 10 * pid + number))
 
 
+def forget(connection: Connection) -> None:
+    """As if nobody had asked before."""
+    known = remembered(connection)
+    assert known is not None
+    known.clear()
+
+
 def total_ns(db: Opened, f: Filter, *, anew: bool = True) -> int:
     """Device time of all kernels, whichever way they are asked for; ``anew``: by somebody who never asked before."""
-    with db.engine.connect() as connection:
-        known = remembered(connection)
-        assert known is not None
-        if anew:
-            known.clear()
+    if anew:
+        with db.engine.connect() as connection:
+            forget(connection)
     ways = (
         Queries(db).run("top", f)["rows"],
         Queries(db).run("top_by", f, options={"by": "node"})["rows"],
@@ -107,6 +117,35 @@ def test_sums_that_are_added_to_stay(
     journal.close()
 
 
+def test_small_sums_as_texts_say_what_their_tables_do(db: Opened, tmp_path: Path) -> None:
+    """An answer from texts is that from windows; where one is of another attempt, or missing, the tables are read."""
+    journal = open_file(tmp_path / "journal.db")
+    flusher = Flusher(db, journal, KEEP)
+    with journal.write() as kept:
+        journal.take(kept, [segment(0, pid) for pid in range(1, 4)], BEGIN_NS)
+    finished(flusher, journal)
+    asked = [("top", Filter()), ("diagnose", HOUR), ("timeline", Filter(device="a"))]
+    with raw_only():
+        wanted = [without_sources(Queries(db).run(query, f)) for query, f in asked]
+    another = "SELECT grain, process_id, bucket_unix_ns, build + 1000, '{}' FROM packed_sums LIMIT 1"
+    for spoilt in ("", f"INSERT INTO packed_sums {another}", "TRUNCATE TABLE packed_sums"):
+        with db.engine.connect() as connection:
+            if spoilt:
+                connection.exec_driver_sql(spoilt)
+            forget(connection)
+        with reading_told() as read:
+            assert [without_sources(Queries(db).run(query, f)) for query, f in asked] == wanted
+        assert any("FROM packed_sums" in sql for sql in read)
+        assert any("FROM window_sums" in sql for sql in read) == bool(spoilt)
+    journal.close()
+
+
+def without_sources(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer but for the tables that it is from."""
+    told = {name: value for name, value in answer["coverage"].items() if "source" not in name}
+    return {**answer, "coverage": told}
+
+
 def test_a_clock_that_was_ahead_hides_nothing(db: Opened, tmp_path: Path) -> None:
     """What an agent told a year ahead is of when it came; so it yields to what the agent tells once its clock is right.
 
@@ -137,3 +176,17 @@ def finished(flusher: Flusher, journal: Journal) -> None:
     with flusher.database.engine.connect() as connection:
         while sums.sweep(connection, journal, BEGIN_NS + 2 * DAY_NS):
             pass
+
+
+@contextmanager
+def reading_told() -> Iterator[list[str]]:
+    """The statements that whole columns are read by."""
+    plain, statements = reading._read, list[str]()
+
+    def told(connection: Any, settings: Any, sql: str, names: Any) -> Any:
+        statements.append(sql)
+        return plain(connection, settings, sql, names)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(reading, "_read", told)
+        yield statements

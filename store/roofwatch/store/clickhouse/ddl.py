@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from sqlalchemy import Connection
 
 from roofwatch.model.errors import RoofwatchError
-from roofwatch.store.clickhouse.tables import BY_UID, DURABLE, FINE, LAYOUTS, OWN, Layout
+from roofwatch.store.clickhouse.tables import BY_UID, DURABLE, FINE, LAYOUTS, OWN, PACKED, Layout
 
 VERSION = 4  # of the tables; a change of ``LAYOUTS`` takes a new one, and its statements in ``CHANGES``
 VERSIONS = "roofwatch_versions"
@@ -85,7 +85,7 @@ def _second(cluster: str) -> Iterator[str]:
     for table in dict.fromkeys((stored("window_devices", cluster), "window_devices")):
         yield f"ALTER TABLE {table}{on(cluster)} {errors}"
     yield from create("process_states", LAYOUTS["process_states"], cluster)
-    for table in {**LAYOUTS, **OWN}:
+    for table in (name for name in {**LAYOUTS, **OWN} if name != PACKED):  # which is of the fourth
         yield f"ALTER TABLE {stored(table, cluster)}{on(cluster)} MODIFY SETTING {_listed(DURABLE)}"
 
 
@@ -98,7 +98,11 @@ def _third(cluster: str) -> Iterator[str]:
 
 
 def _fourth(cluster: str) -> Iterator[str]:
-    """Sums of kernels lie in smaller blocks from now on; how many rows a mark stands for cannot be changed."""
+    """Small sums are there as texts, too, of what is summed up from now on.
+
+    And sums of kernels lie in smaller blocks; how many rows a mark stands for cannot be changed.
+    """
+    yield from create(PACKED, LAYOUTS[PACKED], cluster)
     yield f"ALTER TABLE {stored('kernel_sums', cluster)}{on(cluster)} MODIFY SETTING {_listed(FINE)}"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sqlalchemy import Connection, Table
 
 from roofwatch.store.blocks import Ints
-from roofwatch.store.clickhouse import reading
+from roofwatch.store.clickhouse import packed, reading
 from roofwatch.store.clickhouse.devices import described, devices_meant, sets_meant
 from roofwatch.store.clickhouse.reading import kept
 from roofwatch.store.clickhouse.states import States
@@ -59,6 +59,9 @@ def summed(connection: Connection, table: Table, of: States, matches: Matches) -
 
 def ahead(connection: Connection, of: States) -> None:
     """Ask for the rows of all tables: an answer that begins with kernels comes to the rest while these are read."""
+    if len(of) <= TOLD_MOST:
+        packed.ahead(connection, of)
+        return
     for table in (window_sums, device_sums, cause_sums):  # the longest first; with causes come drops
         if _are_few(table, of):
             reading.ahead(connection, *_statement(table, of), of.told())
@@ -94,8 +97,10 @@ def columns_of(connection: Connection, table: Table, of: States, matches: Matche
     if not _are_few(table, of):
         return None
     names = _NAMES[table.name]
-    columns = kept(connection, *_statement(table, of), of.told())
-    columns = _own(table, columns) if table.name in _TEXTS else columns
+    columns = _packed(connection, table, of)
+    if columns is None:
+        columns = kept(connection, *_statement(table, of), of.told())
+        columns = _own(table, columns) if table.name in _TEXTS else columns
     if not matches:
         return columns
     name, meant = ("devices_id", sets_meant) if "devices_id" in names else ("device_id", devices_meant)
@@ -103,6 +108,13 @@ def columns_of(connection: Connection, table: Table, of: States, matches: Matche
     wanted = meant(connection, np.unique(own).tolist(), matches.model, matches.vendor)
     rows = np.isin(own, np.fromiter(wanted, np.int64, len(wanted)))
     return {name: column[rows] for name, column in columns.items()}
+
+
+def _packed(connection: Connection, table: Table, of: States) -> dict[str, Any] | None:
+    if len(of) > TOLD_MOST:
+        return None
+    columns = packed.columns_of(connection, of).get(table.name)
+    return None if columns is None else {name: columns[name] for name in _NAMES[table.name]}
 
 
 def models(connection: Connection, of: States, matches: Matches) -> Sequence[tuple[str, str, int]] | None:

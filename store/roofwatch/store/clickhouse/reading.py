@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +19,12 @@ NUMBERS = {"aggregate_functions_null_for_empty": 0}  # groups have rows, so noth
 BESIDE = 4  # statements of all answers on their way at once, beside those that an answer waits for
 
 _found: WeakKeyDictionary[Connection, dict[str, Columns | Future[Columns]]] = WeakKeyDictionary()
+Made = Callable[[Columns], Columns]
 _beside = ThreadPoolExecutor(BESIDE, "roofwatch-reading")
+
+
+def _as_it_is(columns: Columns) -> Columns:
+    return columns
 
 
 def text_of(connection: Connection, query: Select[Any]) -> str:
@@ -42,25 +47,34 @@ def once(connection: Connection, query: Select[Any], names: Sequence[str]) -> Co
     return kept(connection, text_of(connection, query), names)
 
 
-def kept(connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None) -> Columns:
-    """The same of a query's text. ``builds``: of rows that are the same for ever while these are (``remembered``)."""
+def kept(
+    connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None, made: Made = _as_it_is
+) -> Columns:
+    """The same of a query's text. ``builds``: of rows that are the same for ever while these are (``remembered``).
+
+    ``made`` makes of the columns what is kept.
+    """
     known = _found.setdefault(connection, {})
-    found = known.get(sql) or _before(connection, sql, builds)
+    found = known.get(sql)
     if found is None:
-        found = read(connection, sql, names)
-    elif isinstance(found, Future):  # one that waits behind other answers' is not waited for
-        found = read(connection, sql, names) if found.cancel() else found.result()
+        found = _before(connection, sql, builds)
+    if isinstance(found, Future):  # one that waits behind other answers' is not waited for
+        found = None if found.cancel() else found.result()
+    if found is None:
+        found = made(read(connection, sql, names))
     if builds is not None and (of := remembered(connection)) is not None:
         of.add((sql, builds), found)
     known[sql] = found
     return found
 
 
-def ahead(connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None) -> None:
+def ahead(
+    connection: Connection, sql: str, names: Sequence[str], builds: bytes | None = None, made: Made = _as_it_is
+) -> None:
     """Ask what ``kept`` will be asked for: on a connection of its own, while the answer goes on."""
     known = _found.setdefault(connection, {})
     if sql not in known and _before(connection, sql, builds) is None:
-        known[sql] = _beside.submit(_read_beside, connection.engine, _settings(connection), sql, names)
+        known[sql] = _beside.submit(_read_beside, connection.engine, _settings(connection), sql, names, made)
 
 
 def _before(connection: Connection, sql: str, builds: bytes | None) -> Columns | None:
@@ -79,9 +93,9 @@ def _settings(connection: Connection) -> dict[str, Any]:
     return {**NUMBERS, **given}
 
 
-def _read_beside(engine: Engine, settings: dict[str, Any], sql: str, names: Sequence[str]) -> Columns:
+def _read_beside(engine: Engine, settings: dict[str, Any], sql: str, names: Sequence[str], made: Made) -> Columns:
     with engine.connect() as connection:
-        return _read(connection, settings, sql, names)
+        return made(_read(connection, settings, sql, names))
 
 
 def _read(connection: Connection, settings: dict[str, Any], sql: str, names: Sequence[str]) -> Columns:

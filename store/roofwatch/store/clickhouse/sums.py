@@ -7,7 +7,7 @@ piece changes at one moment, and an attempt that broke is never read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sqlalchemy.sql import Select
 from roofwatch.model.answer import weight_of
 from roofwatch.store import gather as shared
 from roofwatch.store.blocks import FACT, SUM
-from roofwatch.store.clickhouse import pieces
+from roofwatch.store.clickhouse import packed, pieces
 from roofwatch.store.clickhouse.chosen import of_builds
 from roofwatch.store.clickhouse.engine import client, raising, sentence, unreachable
 from roofwatch.store.clickhouse.gather import summed_facts, summed_sums
@@ -33,13 +33,12 @@ from roofwatch.store.histograms import Histograms
 from roofwatch.store.rollup import GRACE_NS, _summed, _whole
 from roofwatch.store.rollup_schema import HOUR_S, SECOND_NS
 from roofwatch.store.rollup_sources import SOURCES, piece_rows
-from roofwatch.store.schema import cause_sums, device_sums, drop_sums, rollups, window_sums, windows
+from roofwatch.store.schema import rollups, windows
 from roofwatch.store.sums import Sums, of_windows
 
 _log = logging.getLogger(__name__)
 AT_ONCE = 500  # processes in one statement: some 200,000 groups
-_ROWS = (window_sums, drop_sums, device_sums, cause_sums)
-_KEY = ("grain", "bucket_unix_ns", "process_id")
+_ROWS, _KEY = packed.TABLES, packed.KEY
 
 
 def sweep(
@@ -124,8 +123,16 @@ def _kernels(sums: dict[str, Any], c: Any, grain: int, bucket: int, number: int)
 
 
 def _write(connection: Connection, grain: int, bucket: int, rows: dict[str, Any], number: int) -> None:
-    for name, query in rows.items():
-        _insert_rows(connection, name, _summed_rows(connection, grain, bucket, name, query), number)
+    _insert_all(
+        connection, {name: _summed_rows(connection, grain, bucket, name, query) for name, query in rows.items()}, number
+    )
+
+
+def _insert_all(connection: Connection, rows: Mapping[str, Sequence[Sequence[Any]]], number: int) -> None:
+    """The rows of tables, and as texts."""
+    for name, of in rows.items():
+        _insert_rows(connection, name, of, number)
+    packed.write(connection, rows, number)
 
 
 def _summed_rows(connection: Connection, grain: int, bucket: int, name: str, query: Any) -> list[list[Any]]:
@@ -154,8 +161,7 @@ def add(connection: Connection, journal: Journal, batch: int, key: Key, late: Nu
         found = _added(connection, key, late)
         with journal.write() as kept:
             journal.stage(kept, batch, key, found)
-    for table, rows in found["rows"].items():
-        _insert_rows(connection, table, rows, number)
+    _insert_all(connection, found["rows"], number)
     _kernels_in(connection, key, found["kernels"], number)
     with journal.write() as kept:
         state = pieces.states(kept, [key])[0]

@@ -90,6 +90,11 @@ _PIECES = f"(grain, intDiv(bucket_unix_ns, {DAY_S * SECOND_NS}))"
 # A node's processes lie scattered among all, with some hundred rows each: of less around them less is read.
 FINE = {"min_compress_block_size": 16_384}
 _FINE = {"index_granularity": 1024, **FINE}
+PACKED = "packed_sums"
+_PACKED = {
+    **dict.fromkeys(("grain", "process_id", "bucket_unix_ns", "build"), "Int64 CODEC(ZSTD(1))"),
+    "packed": "String CODEC(ZSTD(1))",  # packed.py
+}
 _ONCE = {"non_replicated_deduplication_window": 10_000}  # inserts remembered: thousands of batches
 _NEWEST = "ReplacingMergeTree"
 # A window is sought by its uid alone when somebody asks for its trace: 2.4 bytes a window tell in which 8,192 rows it
@@ -158,6 +163,9 @@ def _layouts() -> dict[str, Layout]:
         found[table.name] = Layout(
             _plain(table, {"build": "Int64"}), _key(table), _NEWEST, ("build",), _PIECES, "process_id"
         )
+    found[PACKED] = Layout(
+        _PACKED, keys[:3], _NEWEST, ("build",), _PIECES, "process_id", storage={**_FINE, "index_granularity": 256}
+    )
     state = {"build": "Int64", "version": "UInt64"}
     found["rollups"] = Layout(
         _plain(schema.rollups, state), _key(schema.rollups), _NEWEST, ("version",), _PIECES, "process_id"

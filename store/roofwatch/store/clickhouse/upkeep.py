@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from roofwatch.store.clickhouse import pieces, sums
 from roofwatch.store.clickhouse.ddl import cluster_of, on, stored
 from roofwatch.store.clickhouse.journal import Journal
+from roofwatch.store.clickhouse.tables import PACKED
 from roofwatch.store.config import Keep
 from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.retention import Dropped
@@ -22,7 +23,7 @@ from roofwatch.store.window_schema import OF_KERNELS, OF_WINDOWS
 EVERY_S = 30.0
 _OF_KERNELS = ("kernel_facts", *(table.name for table in OF_KERNELS))  # dropped first…
 _OF_WINDOWS = ("windows", *(table.name for table in OF_WINDOWS))  # …and with the windows
-_SUMS = ("kernel_sums", "window_sums", "drop_sums", "device_sums", "cause_sums", "rollups")
+_SUMS = ("kernel_sums", "window_sums", "drop_sums", "device_sums", "cause_sums", PACKED, "rollups")
 
 
 def clear(connection: Connection, journal: Journal, now_ns: int, keep: Keep) -> Dropped:
