@@ -299,6 +299,16 @@ def test_where_nothing_can_analyse(node: Node, agent: LittleAgent) -> None:
     assert not node.happened("init")
 
 
+def test_a_clock_that_is_set_in_a_window(node: Node, agent: LittleAgent) -> None:
+    """The window is refused, and its folder deleted; no child begins to read what nobody will wait for."""
+    job = node.start(TRAIN + "from _roofwatch_hook import clock\nclock.was_set = lambda *_: True\n" + LOOP, agent.path)
+    assert agent.accept().take(steps=2)[0]["reason"] == protocol.CLOCK_SET
+    assert not node.windows()
+    log = node.folder / "hook.log"
+    assert not log.exists() or "analysis: child" not in log.read_text()
+    assert node.end(job) == (0, "", "")
+
+
 def test_two_jobs_share_a_node(node: Node, agent: LittleAgent) -> None:
     """Their windows are open at once, their analyses run one after the other."""
     jobs = [node.start(SPEAKS, agent.path) for _ in range(2)]

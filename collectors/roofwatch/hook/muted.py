@@ -16,20 +16,20 @@ class Muted:
 
     def __init__(self) -> None:
         self._old = 0
+        self._warnings: Optional[_Warnings] = None  # held, since torch has its address
         self._handler: Any = None
 
     def __enter__(self) -> None:
         self._old = severity().value
         severity().value = _SILENT
-        warnings = _torch_warnings()
+        warnings = self._warnings = _torch_warnings()
         if warnings is not None:
             self._handler = warnings.get()
             warnings.set(warnings.silent)
 
     def __exit__(self, *_: object) -> None:
-        warnings = _torch_warnings()
-        if warnings is not None:
-            warnings.set(self._handler)
+        if self._warnings is not None:
+            self._warnings.set(self._handler)
         # Kineto's start sets the level itself: what it left is what the job would see.
         level = severity()
         if level.value == _SILENT:

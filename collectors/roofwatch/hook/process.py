@@ -6,6 +6,7 @@ from typing import Any
 
 from . import groups
 from .log import failure
+from .pending import PendingCall
 from .phases import ARMED, CUT, IDLE, LOST, OPEN
 from .quiesce import threads
 from .session import Session
@@ -22,6 +23,11 @@ class Process:
         self._held: Any = ()
         self._stopped = False  # our thread, for a fork
         os.register_at_fork(before=self._before, after_in_parent=self._parent, after_in_child=self._child)
+        try:
+            self._soon = PendingCall(self._back)
+            os.register_at_fork(after_in_parent=self._soon.asking())
+        except (AttributeError, OSError):  # a build that does not export it: there only a step brings the thread back
+            pass
         atexit.register(self._leave)
 
     def leave_first(self) -> None:
@@ -44,8 +50,8 @@ class Process:
             taker.path.opened()
             taker.wake()
             if taker.phase == IDLE and self.session.running is not None and len(threads()) == 2:
-                self.session.stop()
                 self._stopped = True
+                self.session.stop()
         except Exception as error:
             failure("fork", error)
 
@@ -55,9 +61,17 @@ class Process:
         self._held = ()
         if self.session.running is None:
             self.taker.steps.at = 1  # the thread comes back with the next step
-        if self._stopped and not self.taker.steps.count:  # or at once, where there are none
-            self.session.begin()
-        self._stopped = False
+
+    def _back(self) -> None:
+        """Where there are no steps the thread comes back once ``os.fork`` has returned: Python 3.13 warns of threads
+        that are there when the parent's handlers have run.
+        """  # noqa: D205 - one thought
+        stopped, self._stopped = self._stopped, False
+        try:
+            if stopped and not self.taker.steps.count:
+                self.session.begin()
+        except Exception as error:
+            failure("fork", error)
 
     def _child(self) -> None:
         """Nothing of the parent's is ours: no thread, no connection, and a window that only waits to be thrown away."""

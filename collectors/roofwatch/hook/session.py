@@ -52,10 +52,12 @@ class Session:
     def begin(self) -> None:
         """Start the thread, once. Not a ``threading.Thread``: the job counts its own."""
         if self.running is None and not self.taker.exiting:
-            # One at a time: a thread that was told to end may still have a window's last seconds to go.
-            self.again = not self.over.acquire(False)
-            if self.again:
+            # One at a time: a thread that was told to end may still have a window's last seconds to go. It is told to
+            # begin anew before it is found alive, since it may end just after that.
+            self.again = True
+            if not self.over.acquire(False):
                 return
+            self.again = False
             me = self.running = object()
             self.taker.hurry = False
             try:
@@ -96,8 +98,14 @@ class Session:
             failure("thread", error)
         finally:
             over.release()
+            self._begin_again(over)
+
+    def _begin_again(self, over: Any) -> None:
+        try:
             if self.again and over is self.over:
                 self.begin()
+        except Exception as error:
+            failure("thread", error)
 
     def _pause(self, me: object, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -169,7 +177,7 @@ class Session:
 
     def stop(self) -> None:
         """End the thread where it only waits, so that the process has the threads that it has without us."""
-        self.running = None
+        self.running, self.again = None, False
         self.taker.hurry = True
         self._wake()
         channel, over = self.channel, self.over

@@ -169,7 +169,7 @@ class Taker(Phases):
                 if self.phase != CUT:
                     raise Refused(window.lost or protocol.GIVEN_UP)
                 result = self._close(window)
-            if self.path.apart:
+            if self.path.apart and not window.clock_set:  # who reads what is refused would not be waited for
                 self.path.start()
             fd = -1 if self.path.apart else self._save(window, result)
         taken = trace.Taken(self._save(window, result) if fd < 0 else fd)
