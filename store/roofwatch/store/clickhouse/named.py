@@ -14,7 +14,7 @@ from roofwatch.store.clickhouse.devices import devices_meant
 from roofwatch.store.clickhouse.gather import FEW, alike_devices, sums_from
 from roofwatch.store.clickhouse.native import Arrays
 from roofwatch.store.clickhouse.plain import Matches
-from roofwatch.store.clickhouse.reading import kept
+from roofwatch.store.clickhouse.reading import ALONE, kept
 from roofwatch.store.clickhouse.spreads import SPREAD
 from roofwatch.store.clickhouse.states import States
 from roofwatch.store.gather import Devices, Models
@@ -75,7 +75,7 @@ def _of_states(
     names = ("device_id", *SUM, *(SPREAD if histograms or (few and spread) else ()))
     read = f"SELECT {', '.join(names)} FROM kernel_sums WHERE {counting}"  # noqa: S608 - our own words
     if few:
-        return read, names
+        return f"{read} {ALONE}", names
     if wanted is not None:
         return f"{read} AND signature_id IN ({','.join(map(str, sorted(wanted)))})", names
     alike = alike_devices()

@@ -57,7 +57,7 @@ def ahead(connection: Connection, of: States) -> None:
 
 
 def _statement(of: States) -> str:
-    return f"SELECT {', '.join(_READ)} FROM {PACKED} WHERE {of.condition()}"  # noqa: S608 - our own words
+    return f"SELECT {', '.join(_READ)} FROM {PACKED} WHERE {of.condition()} {reading.ALONE}"  # noqa: S608 - our own words
 
 
 def _laid(of: States, found: Columns) -> Columns:

@@ -16,6 +16,7 @@ from roofwatch.store.clickhouse.remembered import Columns, remembered
 
 NUMBERS = {"aggregate_functions_null_for_empty": 0}  # groups have rows, so nothing is NULL
 
+ALONE = "SETTINGS max_threads = 1"  # at the end of what reads a few rows: to share them out takes longer
 BESIDE = 4  # statements of all answers on their way at once, beside those that an answer waits for
 
 _found: WeakKeyDictionary[Connection, dict[str, Columns | Future[Columns]]] = WeakKeyDictionary()
