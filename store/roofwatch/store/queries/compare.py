@@ -148,10 +148,9 @@ def _counting(bare: Filter) -> Select[Any]:
     keys = windows.c.process_id, windows.c.devices_id
     sums = [func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)]
     columns = (*keys, func.count(), *sums)
+    query: Select[Any] = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
     if owners(bare):
         query = windows_of(bare, *columns)
-    else:
-        query = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
     return query.group_by(*keys)
 
 
