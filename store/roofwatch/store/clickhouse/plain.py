@@ -129,12 +129,12 @@ def models(connection: Connection, of: States, matches: Matches) -> Sequence[tup
     return [(*kind, windows) for kind, windows in sorted(found.items())]
 
 
-def roofs_of(connection: Connection, wanted: Collection[int], named_most: int) -> list[tuple[Any, ...]]:
-    """Signature, set of peaks, roof time of a call, and ridge; all there are where too many signatures are wanted."""
+def roofs_of(connection: Connection, wanted: Collection[int], named_most: int) -> list[Any]:
+    """Columns: signature, set of peaks, roof time of a call, ridge; all there are where too many are wanted."""
     if not wanted:
-        return []
+        return [np.empty(0, np.int64)] * len(_ROOFS)
     columns = kept(connection, _of_roofs(wanted, named_most), _ROOFS)
-    return list(zip(*(columns[name].tolist() for name in _ROOFS), strict=True))
+    return [columns[name] for name in _ROOFS]
 
 
 def roofs_ahead(connection: Connection, wanted: Collection[int], named_most: int) -> None:

@@ -18,7 +18,7 @@ from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.gather import OfDevice
-from roofwatch.store.queries import kernels, peers
+from roofwatch.store.queries import kernels, peers, roofs
 from roofwatch.store.queries.coverage import cost, coverage, figures
 from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.scope import among, windows_of
@@ -68,7 +68,7 @@ def _latest(connection: Connection, f: Filter) -> str | None:
 def _standings(
     connection: Connection, parts: dict[Key, list[kernels.SignaturePart]], vendors: dict[str, Vendor]
 ) -> list[Standing]:
-    roof = kernels.roofs_of(connection, {key[0] for key in parts})
+    roof = roofs.roofs_of(connection, {key[0] for key in parts})
     found = []
     for key, group in parts.items():
         told = []

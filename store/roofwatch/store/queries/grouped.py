@@ -16,9 +16,9 @@ from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.grouped_rows import Group, Known, Laid, laid
 from roofwatch.store.queries.grouped_sums import summed
-from roofwatch.store.queries.kernels import roofs_of
 from roofwatch.store.queries.plan import plan, stretches
 from roofwatch.store.queries.plan_rows import rows_of
+from roofwatch.store.queries.roofs import roofs_of
 from roofwatch.store.rollup_schema import SECOND_NS
 from roofwatch.store.schema import window_sums
 

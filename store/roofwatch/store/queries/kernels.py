@@ -16,8 +16,9 @@ from roofwatch.model.record import Device, Vendor
 from roofwatch.model.unmeasured import Ran, unmeasured
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Filter
-from roofwatch.store.gather import ROWS, OfDevice
+from roofwatch.store.gather import OfDevice
 from roofwatch.store.identity import peaks_id
+from roofwatch.store.queries import roofs
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
 from roofwatch.store.queries.fresh import ahead
@@ -25,9 +26,8 @@ from roofwatch.store.queries.gathered import gathered
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan
 from roofwatch.store.queries.plan_rows import rows_of
-from roofwatch.store.queries.scope import IN_LIST, among
 from roofwatch.store.rollup_sources import Conditions
-from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, roofs, signatures
+from roofwatch.store.schema import BOUNDS, EVIDENCES, device_sums, devices, signatures
 from roofwatch.store.sums import COLUMN, Sums
 
 Key = tuple[int, str]  # signature, device model: what a row of an answer is
@@ -66,7 +66,7 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     merged, told = _known(connection, f, spread=True)
     keys, order = _ranked(merged, told)
     shown = [keys[i] for i in (order[:limit] if limit else order)]
-    _roofs_ahead(connection, {signature for signature, _ in shown})
+    roofs.ahead(connection, {signature for signature, _ in shown})
     parts = _parts(_of(merged, told, shown), told)
     return {
         "summary": summary(connection, f),
@@ -135,18 +135,20 @@ def all_sums(connection: Connection, f: Filter) -> list[StatSum]:
     """The sums of all kernels, without histograms; those of a row are together."""
     merged, told = _known(connection, f)
     wanted = set(merged.columns[0].tolist())
-    names, roof = described(connection, wanted), roofs_of(connection, wanted)
+    roofs.ahead(connection, wanted)
+    names, roofs_of_peaks = described(connection, wanted), roofs.by_peaks(connection, wanted)
     vendors = [Vendor(kind.vendor) for kind in told]
+    by_kind = [roofs_of_peaks.get(kind.peaks_id, ({}, {})) for kind in told]
     found = []
     for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
         signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = row
-        model, _, peaks = told[kind]
-        roof_ns, ridge = roof.get((signature, peaks), _NO_ROOF)
+        times, ridges = by_kind[kind]
+        roof_ns = times.get(signature)
         found.append(
             StatSum(
-                names[signature], model, calls, total, float(est), low, high, BOUNDS[bound], EVIDENCES[evidence],
-                None if roof_ns is None else roof_ns * calls, ridge, None, None if formula < 0 else BOUNDS[formula],
-                vendors[kind], step_calls, step,
+                names[signature], told[kind].model, calls, total, float(est), low, high, BOUNDS[bound],
+                EVIDENCES[evidence], None if roof_ns is None else roof_ns * calls, ridges.get(signature), None,
+                None if formula < 0 else BOUNDS[formula], vendors[kind], step_calls, step,
             )
         )  # fmt: skip
     return found
@@ -249,7 +251,7 @@ def sums_of(
     wanted = {key[0] for key in shown}
     names = described(connection, wanted)
     merged = _histograms(connection, f, wanted) if histograms else {}
-    roof = roofs_of(connection, wanted)  # last: ``top`` asked ahead for them
+    roof = roofs.roofs_of(connection, wanted)  # last: ``top`` asked ahead for them
     sums: dict[Key, list[StatSum]] = defaultdict(list)
     for key in shown:
         for i, p in enumerate(parts[key]):
@@ -275,27 +277,6 @@ def sums_of(
                 )
             )
     return sums
-
-
-def _roofs_ahead(connection: Connection, wanted: set[int]) -> None:
-    """Say that ``roofs_of`` will be asked, where another engine reads them meanwhile."""
-    if connection.dialect.name == ROWS:
-        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
-
-        plain.roofs_ahead(connection, wanted, IN_LIST)
-
-
-def roofs_of(connection: Connection, wanted: set[int]) -> dict[tuple[int, int], tuple[float | None, float | None]]:
-    """Roof time of a call, and ridge, by signature and set of peaks."""
-    r = roofs.c
-    query = select(r.signature_id, r.peaks_id, r.roof_ns, r.ridge)
-    if connection.dialect.name == ROWS:
-        from roofwatch.store.clickhouse import plain  # noqa: PLC0415  # an extra
-
-        found: Sequence[Any] = plain.roofs_of(connection, wanted, IN_LIST)
-    else:
-        found = connection.execute(among(query, r.signature_id, wanted)).all()
-    return {(s, p): (roof_ns, ridge) for s, p, roof_ns, ridge in found}
 
 
 def _histograms(connection: Connection, f: Filter, wanted: set[int]) -> dict[Key, Histogram]:

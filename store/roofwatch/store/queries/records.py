@@ -26,7 +26,7 @@ from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.gather import each_window
 from roofwatch.store.histograms import Histograms
 from roofwatch.store.queries.described import described
-from roofwatch.store.queries.kernels import roofs_of
+from roofwatch.store.queries.roofs import roofs_of
 from roofwatch.store.queries.scope import IN_LIST, device_matches, windows_of
 from roofwatch.store.rollup_sources import weight
 from roofwatch.store.schema import (

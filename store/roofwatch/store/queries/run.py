@@ -14,6 +14,7 @@ from roofwatch.store.filter import Asked, Filter
 from roofwatch.store.queries.coverage import coverage
 from roofwatch.store.queries.memo import one_answer
 from roofwatch.store.queries.plan import stretches
+from roofwatch.store.queries.uncollected import uncollected
 
 AGAIN_S = 1.0  # after a connection broke: a server that restarts takes about so long
 
@@ -103,7 +104,8 @@ class Queries:
     def _answer(self, query: str, asked: Asked, until_s: float) -> dict[str, Any]:
         self._database.gate.wait(until_s - time.monotonic())
         scope = asked.scope
-        with self._database.read(max(0.0, until_s - time.monotonic())) as connection, one_answer():
+        left_s = max(0.0, until_s - time.monotonic())
+        with uncollected(), self._database.read(left_s) as connection, one_answer():
             if query in ASKED:
                 parts = _function(ASKED[query])(connection, asked)
             else:
