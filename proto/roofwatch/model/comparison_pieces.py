@@ -85,7 +85,7 @@ def _times(calls: Number, up: int, down: int) -> Fraction:
 
 
 class Product(NamedTuple):
-    """What is told of a product, a convolution or an attention."""
+    """What is asked of a product, a convolution or an attention, which its piece tells, too."""
 
     ns: int
     calls: Number
@@ -94,13 +94,9 @@ class Product(NamedTuple):
     weights: frozenset[object]
 
 
-def products_of(pieces: Iterable[Piece]) -> list[Product]:
+def products_of(pieces: Iterable[Piece]) -> list[Piece]:
     """Those of ``MODEL_KINDS`` among some pieces."""
-    return [
-        Product(p.ns, p.calls, p.flops, p.precision, p.weights)
-        for p in pieces
-        if p.sort == COMPUTE and p.kind in MODEL_KINDS
-    ]
+    return [p for p in pieces if p.kind in MODEL_KINDS and p.sort == COMPUTE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +138,9 @@ class Pieces(Sequence[Piece]):
         calls, left = _times(self.calls[place], down - up, down), ns - ns * up // down
         return _alone(left, calls, None if roof is None else roof * ((down - up) / down), self.contents[place])
 
-    def products(self) -> list[Product]:
+    def products(self) -> list[Product | Piece]:
         """What is told of those of ``MODEL_KINDS``."""
-        found = []
+        found: list[Product | Piece] = []
         for i, (ns, calls, content) in enumerate(zip(self.ns, self.calls, self.contents, strict=True)):
             if content.signature.kind not in MODEL_KINDS:
                 continue

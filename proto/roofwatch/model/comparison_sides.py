@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from roofwatch.model.answer_rows import StatSum, sums_of
-from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Pieces, Product, pieces_of
+from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Piece, Pieces, Product, pieces_of
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.record import Cause, Peaks, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
@@ -135,7 +135,7 @@ class Taken:
     per: str
     units: Fraction
     pieces: Pieces
-    products: list[Product]
+    products: Sequence[Product | Piece]
     idle: dict[str, int] = field(default_factory=dict)
     overlap_ns: int = 0
     hidden_ns: tuple[int, int] = (0, 0)  # communication, copies

@@ -75,7 +75,7 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
 Quotient = tuple[int, int]  # of whole numbers, not reduced: for thousands of rows that takes longer than all else
 
 
-def flops_of(products: Sequence[Product], units: Fraction) -> Quotient | None:
+def flops_of(products: Sequence[Product | Piece], units: Fraction) -> Quotient | None:
     """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
     known = [p for p in products if p.flops is not None]
     if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in products):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,19 +140,17 @@ def all_sums(connection: Connection, f: Filter) -> list[StatSum]:
     names, roofs_of_peaks = described(connection, wanted), roofs.by_peaks(connection, wanted)
     vendors = [Vendor(kind.vendor) for kind in told]
     by_kind = [roofs_of_peaks.get(kind.peaks_id, ({}, {})) for kind in told]
-    found = []
-    for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
-        signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = row
-        times, ridges = by_kind[kind]
-        roof_ns = times.get(signature)
-        found.append(
-            StatSum(
-                names[signature], told[kind].model, calls, total, float(est), low, high, BOUNDS[bound],
-                EVIDENCES[evidence], None if roof_ns is None else roof_ns * calls, ridges.get(signature), None,
-                None if formula < 0 else BOUNDS[formula], vendors[kind], step_calls, step,
-            )
-        )  # fmt: skip
-    return found
+    kinds = merged.device.tolist()
+    signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = merged.columns.tolist()
+    times = [by_kind[kind][0].get(s) for kind, s in zip(kinds, signature, strict=True)]
+    columns = (  # of thousands of rows: none of them is taken apart
+        [names[s] for s in signature], [told[kind].model for kind in kinds], calls, total, list(map(float, est)), low,
+        high, [BOUNDS[b] for b in bound], [EVIDENCES[e] for e in evidence],
+        [None if ns is None else ns * n for ns, n in zip(times, calls, strict=True)],
+        [by_kind[kind][1].get(s) for kind, s in zip(kinds, signature, strict=True)], repeat(None),
+        [None if b < 0 else BOUNDS[b] for b in formula], [vendors[kind] for kind in kinds], step_calls, step,
+    )  # fmt: skip
+    return list(map(StatSum._make, zip(*columns, strict=False)))
 
 
 def leading_peaks(connection: Connection, f: Filter) -> int | None:
