@@ -192,10 +192,6 @@ def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:
 def _distance(a: Piece, b: Piece, scale: float) -> float | None:
     """Relative; where the right was scaled, so much more of it, or as much: weights do not grow with the batch."""
     if a.flops and b.flops:
-        if (
-            scale == 1.0 and a.flops_max is None and b.flops_max is None
-        ):  # as _between has it, which thousands of pairs…
-            return 1 - min(a.flops, b.flops) / max(a.flops, b.flops)  # …of pieces are asked
         ours, theirs = (a.flops, a.flops_max or a.flops), (b.flops, b.flops_max or b.flops)
     elif a.flops or b.flops or not a.bytes or not b.bytes:
         return None
