@@ -42,7 +42,7 @@ def template(postgres: Postgres) -> str:
 
 
 @pytest.fixture
-def name(postgres: Postgres, template: str) -> Iterator[str]:
+def postgres_name(postgres: Postgres, template: str) -> Iterator[str]:
     """A fresh database of the Postgres server."""
     made = postgres.create(template)
     yield made
@@ -50,9 +50,9 @@ def name(postgres: Postgres, template: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def on_postgres(postgres: Postgres, name: str) -> Iterator[Database]:
+def on_postgres(postgres: Postgres, postgres_name: str) -> Iterator[Database]:
     """It, open."""
-    opened = database.open(postgres.url(name))
+    opened = database.open(postgres.url(postgres_name))
     yield opened
     opened.close()
 
@@ -63,7 +63,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield str(tmp_path / "store.db")
         return
-    yield request.getfixturevalue("postgres").url(request.getfixturevalue("name"))
+    yield request.getfixturevalue("postgres").url(request.getfixturevalue("postgres_name"))
 
 
 @pytest.fixture

@@ -41,6 +41,12 @@ def db(on_postgres: Database) -> Database:
     return on_postgres
 
 
+@pytest.fixture
+def name(postgres_name: str) -> str:
+    """Of that database."""
+    return postgres_name
+
+
 def at(name: str, ns: int, **more: Any) -> Window:
     """A window of one kernel of 10 ns."""
     return window_of(name, [stat(GEMM, [10])], start_unix_ns=BEGIN_NS + ns, **more)

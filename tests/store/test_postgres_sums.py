@@ -39,6 +39,12 @@ def db(on_postgres: Database) -> Database:
     return on_postgres
 
 
+@pytest.fixture
+def name(postgres_name: str) -> str:
+    """Of that database."""
+    return postgres_name
+
+
 def make(db: Database, *spans: Span) -> None:
     """Partitions, as if their time had come."""
     for span in spans:
