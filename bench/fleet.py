@@ -31,6 +31,7 @@ from roofwatch.cli.fleet import source
 from roofwatch.cli.fleet.local import Local, local_store
 from roofwatch.cli.fleet.replay import Replayed, replay
 from roofwatch.cli.fleet.trial import plan
+from roofwatch.proto.trust import Material
 
 MIB = 1 << 20
 SETTINGS = ("fsync=on", "synchronous_commit=on", "shared_buffers=256MB", "autovacuum=on", "max_wal_size=1GB")
@@ -134,7 +135,7 @@ def measured(postgres: Postgres, agents: int, minutes: float, rate: float, say: 
         empty, server = size_of(postgres, name), Server(postgres)
         before = server.cpu_s()
         with watching(local) as watched:
-            result = replay(windows, plan(agents, rate, minutes * 60, 1), local.address, local, say)
+            result = replay(windows, plan(agents, rate, minutes * 60, 1), local.address, local, say, Material())
         took = server.cpu_s() - before
         size = size_of(postgres, name) - empty
     postgres.run(f"DROP DATABASE {name}")
