@@ -7,6 +7,7 @@ import hashlib
 import pytest
 from clickhouse_connect.driver.binding import finalize_query
 from clickhouse_server import ClickHouse
+from clickhouse_windows import many_windows
 from sqlalchemy import event
 
 from roofwatch.store import database
@@ -18,12 +19,7 @@ def test_by_its_uid(clickhouse: ClickHouse, digits: int, read: str) -> None:
     """Of 50,000 windows in 7 pieces one is read; the begin of a uid says nothing of where it is."""
     name = clickhouse.create()
     db = database.open(clickhouse.url(name))
-    clickhouse.run("INSERT INTO nodes (id, host, boot_id) VALUES (1, 'gpu-1', '')", name)
-    clickhouse.run("INSERT INTO processes (id, node_id, pid, start_unix_ns, versions) VALUES (7, 1, 1, 1, '{}')", name)
-    clickhouse.run(
-        "INSERT INTO windows (id, uid, process_id, start_unix_ns, trigger) "
-        "SELECT number, MD5(toString(number)), 7, number, 'schedule' FROM numbers(50000)", name,
-    )  # fmt: skip
+    many_windows(clickhouse, name, 50_000)
     asked: list[str] = []
     event.listen(db.engine, "before_cursor_execute", lambda *args: asked.append(str(finalize_query(args[2], args[3]))))
     uid = hashlib.md5(b"12345").hexdigest()  # noqa: S324 - as any hash would do

@@ -9,6 +9,7 @@ import time
 import pytest
 from clickhouse_connect.driver.binding import finalize_query
 from clickhouse_server import ClickHouse
+from clickhouse_windows import many_windows
 from sqlalchemy import event
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
@@ -141,12 +142,7 @@ def test_a_window_is_found_by_its_uid_without_reading_the_others(clickhouse: Cli
         clickhouse.run("ALTER TABLE windows DROP INDEX windows_uid", name)
         clickhouse.run("INSERT INTO roofwatch_versions (version, applied_unix_ns) VALUES (2, 1)", name)
         clickhouse.run("DELETE FROM roofwatch_versions WHERE version > 2", name)
-    clickhouse.run("INSERT INTO nodes (id, host, boot_id) VALUES (1, 'gpu-1', '')", name)
-    clickhouse.run("INSERT INTO processes (id, node_id, pid, start_unix_ns, versions) VALUES (7, 1, 1, 1, '{}')", name)
-    clickhouse.run(
-        "INSERT INTO windows (id, uid, process_id, start_unix_ns, trigger) "
-        "SELECT number, MD5(toString(number)), 7, number, 'schedule' FROM numbers(200000)", name,
-    )  # fmt: skip
+    many_windows(clickhouse, name, 200_000)
     db = database.open(clickhouse.url(name))
     deadline = time.monotonic() + 20
     while clickhouse.run(f"SELECT 1 FROM system.mutations WHERE database = '{name}' AND NOT is_done"):  # noqa: S608

@@ -114,9 +114,9 @@ def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[
         share, share_too = _shares(left.calls[i] * weight[0], right.calls[j] * weight[1])
         pairs.append((i, j, share, share_too))
         if share is not None:
-            rest.left.append(left.rest(i, share))
+            rest.left.append(left[i].rest(share))
         elif share_too is not None:
-            more.append(right.rest(j, share_too))
+            more.append(right[j].rest(share_too))
     rest.right = [right[j] for j in theirs.values()] + more
     return pairs, rest
 

@@ -8,10 +8,10 @@ from and where to. Pure functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 from roofwatch.model.answer_rows import StatSum
 from roofwatch.model.comparison_content import COMMUNICATION, COMPUTE, COPY, Content, Key, content_of
@@ -100,7 +100,7 @@ def products_of(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces(Sequence[Piece]):
+class Pieces:
     """The pieces of a side. Of a fleet there are thousands, so they are columns: each is made where it is looked at.
 
     ``several`` has, by place, those of several sums, which are made beforehand.
@@ -116,27 +116,16 @@ class Pieces(Sequence[Piece]):
         """How many there are."""
         return len(self.ns)
 
-    @overload
-    def __getitem__(self, place: int) -> Piece: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Piece]: ...
-    def __getitem__(self, place: int | slice) -> Piece | list[Piece]:
+    def __iter__(self) -> Iterator[Piece]:
+        """Each of them."""
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, place: int) -> Piece:
         """That piece."""
-        if isinstance(place, slice):
-            return [self[i] for i in range(len(self))[place]]
         found = self.several.get(place)
         if found is not None:
             return found
         return _alone(self.ns[place], self.calls[place], self.roofs[place], self.contents[place])
-
-    def rest(self, place: int, share: Fraction) -> Piece:
-        """What is left of a piece without so much of it."""
-        if place in self.several:
-            return self.several[place].rest(share)
-        up, down = share.numerator, share.denominator
-        ns, roof = self.ns[place], self.roofs[place]
-        calls, left = _times(self.calls[place], down - up, down), ns - ns * up // down
-        return _alone(left, calls, None if roof is None else roof * ((down - up) / down), self.contents[place])
 
     def products(self) -> list[Product | Piece]:
         """What is told of those of ``MODEL_KINDS``."""
@@ -202,7 +191,7 @@ def _roof_alone(s: StatSum, calls: int, content: Content) -> float | None:
     return roof * float(calls) / s.calls if s.calls else 0.0
 
 
-def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:
+def _alone(ns: int, calls: int, roof: float | None, content: Content) -> Piece:
     """The piece of one sum: what ``_several`` makes of it, without the detours."""
     if content.counted is None:
         return Piece(ns, calls, None, (), *content.alone)
