@@ -68,8 +68,8 @@ proto: $(READY) ## generate the protobuf code again
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: $(READY) ## measure every limit and print the table
-	$(BIN)/python bench/run.py
+bench: $(READY) ## measure every limit and print the table (BENCH="ingest store_queries": these; BENCH=list: what there is)
+	$(BIN)/python bench/run.py $(if $(filter list,$(BENCH)),--list,$(if $(BENCH),--only $(BENCH))) $(BENCH_ARGS)
 
 .PHONY: bench-overhead
 bench-overhead: $(READY) ## measure what profiling costs jobs, on an idle machine (7 minutes; OVERHEAD_ARGS=--write: README)

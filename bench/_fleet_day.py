@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import random
-import sys
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
+import _servers
 import numpy as np
 import numpy.typing as npt
+from _rows import say
+from postgres_server import Postgres
 
 from roofwatch.model.histogram import GAMMA, Histogram
 from roofwatch.model.kinds import Kind
@@ -54,7 +56,7 @@ from roofwatch.store.load import Hello, Loader
 from roofwatch.store.schema import REVISION
 from roofwatch.store.unpack import Unpacker
 
-TESTS = Path(__file__).resolve().parent.parent / "tests" / "store"
+KEPT = ("shared_buffers=256MB", "max_wal_size=4GB", "track_io_timing=on")  # settings of the server that stays
 SEED = 6
 NODES, RANKS, H100_NODES = 16, 8, 10
 ROUNDS, TOGETHER = 260, 4  # windows of a process; so many in a segment
@@ -297,12 +299,10 @@ def key() -> str:
 
 
 def _told(name: str, cpu: float, wall: float) -> None:
-    sys.stderr.write(f"built {name} in {wall:.0f} s: {cpu / FACTS * 1e6:.2f} µs a row of the store's processor time\n")
+    say(f"built {name} in {wall:.0f} s: {cpu / FACTS * 1e6:.2f} µs a row of the store's processor time")
 
 
 def _forget(folder: Path, pattern: str) -> None:
-    import shutil  # noqa: PLC0415
-
     for old in folder.glob(pattern):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
 
@@ -320,21 +320,18 @@ def sqlite_day(folder: Path) -> Path:
 
 
 @contextmanager
-def postgres_day(folder: Path) -> Iterator[Any]:
-    """A running Postgres with the day in the database ``day``, built as above; ``url("day")`` names it."""
-    sys.path.insert(0, str(TESTS))
-    from postgres_server import Postgres, binaries  # noqa: PLC0415  # needs psycopg and the server's wheel
+def postgres_day(folder: Path) -> Iterator[Postgres]:
+    """A running Postgres with the day in the database ``day``, built as above; ``url("day")`` names it.
 
+    Raises:
+        Lacking: there is none here.
+    """
     home = folder / f"pg-{key()}"
     fresh = not (home / "built").exists()
     if fresh:
         _forget(folder, "pg-*")
         home.mkdir(parents=True)
-    server = Postgres(binaries(), home, ("shared_buffers=256MB", "max_wal_size=4GB", "track_io_timing=on"))
-    if fresh:
-        server.initialize()
-    server.start()
-    try:
+    with _servers.kept_postgres(home, KEPT, fresh=fresh) as server:
         if fresh:
             server.run("CREATE DATABASE day")
             begin = time.monotonic()
@@ -342,5 +339,3 @@ def postgres_day(folder: Path) -> Iterator[Any]:
             server.run("VACUUM ANALYZE", "day")  # what a server does by itself, and the tests' is told not to
             (home / "built").touch()
         yield server
-    finally:
-        server.stop()

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from _overhead_cells import CELLS, COUNT, HEAD, HOOK_NS, OVER, THREAD, WARM
 from _overhead_figures import Block, Pair, Phase, figures
-from _overhead_jobs import CELLS, COUNT, HEAD, HOOK_NS, OVER, THREAD, WARM
 
 from roofwatch.hook.launch import environment
 
@@ -74,7 +74,7 @@ class Job:
     def soon(self) -> int:
         """A step, as the hook counts them, that no rank will have passed when it is asked for it."""
         ends, now = self._cells[0], self.count
-        step_ns = (ends[HEAD + now - 1] - ends[HEAD + now - 6]) / 5
+        step_ns = float(ends[HEAD + now - 1] - ends[HEAD + now - 6]) / 5
         return WARM + now + 2 + round(SOON_NS / step_ns)
 
     def wait(self, count: int, within: float = ANSWER_S) -> None:

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
+from _overhead_cells import CELLS, COUNT, HEAD, HOOK_NS, OVER, THREAD, WARM
 from torch import nn
 
-COUNT, THREAD, HOOK_NS, OVER, HEAD = 0, 1, 2, 3, 8  # steps so far, the hook's thread, its call in a step, no more, ends
-CELLS = HEAD + (1 << 18)
 CALLS = 20_000
-WARM = 20  # steps before the first that is noted
 
 Step = Callable[[], object]
 
@@ -121,7 +119,12 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     over = threading.Event()
-    threading.Thread(target=lambda: (os.read(0, 1), over.set()), daemon=True).start()
+
+    def watch() -> None:
+        os.read(0, 1)
+        over.set()
+
+    threading.Thread(target=watch, daemon=True).start()
     if "WORLD_SIZE" in os.environ:
         torch.distributed.init_process_group("gloo")
         step = training(distributed=True)

@@ -5,10 +5,13 @@ agent cannot tell them from jobs, since it sees nothing but the socket. A store 
 
 Idle: the default interval, and every process answers that it has no steps. Sampled: every process gives a window of
 about 6,000 events whenever it is asked, in the agent's first minute, when it asks four times as often as later.
+
+    python bench/agent_idle.py [--idle SECONDS] [--sampled SECONDS]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -20,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from _rows import row, say
 
 from roofwatch.agent import status
 
@@ -125,19 +129,12 @@ def measured(folder: Path, port: int, trace: str, settle_s: float, seconds: floa
             return used, peak, status.request(str(path))
 
 
-def row(name: str, value: float, unit: str, limit: float | None) -> None:
-    """One JSON line."""
-    told = {
-        "name": name,
-        "value": round(value, 3),
-        "unit": unit,
-        "limit": "–" if limit is None else f"≤ {limit:g} {unit}",
-    }
-    print(json.dumps({**told, "ok": None if limit is None else value <= limit}), flush=True)
-
-
 def main() -> None:
     """Idle, then sampled."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--idle", type=float, default=MEASURE_S, help="seconds without a window, after 12 to settle")
+    parser.add_argument("--sampled", type=float, default=SAMPLED_S, help="seconds with windows; 0: none")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rw-") as name:
         folder = Path(name)
         port_file, trace = folder / "port", folder / "trace.json"
@@ -148,18 +145,18 @@ def main() -> None:
             until(lambda: port_file.exists() and port_file.read_text().strip(), "the store listens")
             port = int(port_file.read_text())
             for title, given, settle_s, seconds in (
-                (f"agent, {PROCESSES} idle processes", "", SETTLE_S, MEASURE_S),
-                (f"agent and worker, {PROCESSES} processes in their first minute", str(trace), 0.0, SAMPLED_S),
+                (f"agent, {PROCESSES} idle processes", "", SETTLE_S, options.idle),
+                (f"agent and worker, {PROCESSES} processes in their first minute", str(trace), 0.0, options.sampled),
             ):
-                print(f"{title}: {seconds:.0f} s", file=sys.stderr)
+                if not seconds:
+                    continue
+                say(f"{title}: {seconds:g} s")
                 part = folder / ("sampled" if given else "idle")
                 part.mkdir()
                 cpu, rss, told = measured(part, port, given, settle_s, seconds)
-                print(
-                    json.dumps({key: told[key] for key in ("windows", "refusals", "drops", "workers")}), file=sys.stderr
-                )
-                row(f"{title}: CPU", cpu, "% of a core", None if given else CPU_LIMIT)
-                row(f"{title}: resident", rss, "MB", RSS_LIMIT_MB)
+                say(json.dumps({key: told[key] for key in ("windows", "refusals", "drops", "workers")}))
+                row(f"{title}: CPU", cpu, "% of a core", at_most=None if given else CPU_LIMIT)
+                row(f"{title}: resident", rss, "MB", at_most=RSS_LIMIT_MB)
 
 
 if __name__ == "__main__":

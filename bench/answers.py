@@ -9,7 +9,6 @@ run builds the store (about a minute) in build/bench and keeps it.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,11 +17,10 @@ import time
 from pathlib import Path
 
 import _day
+from _rows import CACHE, row
 
 from roofwatch.cli.fleet.local import local_store
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / "build" / "bench"
 PROGRAM = (str(Path(sys.executable).with_name("roofwatch")),)
 ROUNDS = 3
 ODD = ("--since", "2027-01-01T03:17:29Z", "--until", "2027-01-01T21:41:07Z")  # neither end is a whole hour
@@ -79,18 +77,6 @@ def timed(arguments: tuple[str, ...], where: tuple[str, ...], folder: Path, roun
     return min(walls), min(cpus), error
 
 
-def show(name: str, value: float, limit: float, cpu: float, error: str) -> None:
-    """One line of figures."""
-    row = {
-        "name": name,
-        "value": round(value, 3),
-        "unit": "s",
-        "limit": f"≤ {limit:g} s",
-        "ok": not error and value <= limit,
-    }
-    print(json.dumps({**row, "cpu_s": round(cpu, 3), **({"error": error} if error else {})}), flush=True)
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,15 +94,14 @@ def main() -> None:
         if options.way != "store":
             for label, (arguments, limit) in wanted.items():
                 wall, cpu, error = timed(arguments, ("--db", f"sqlite:///{file}"), folder, options.rounds)
-                show(f"answer of a day from the file: {label}", wall, limit, cpu, error)
+                row(f"answer of a day from the file: {label}", wall, "s", at_most=limit, problem=error, cpu_s=cpu)
         if options.way != "db":
             with local_store(folder, f"sqlite:///{file}") as store:
                 for label, (arguments, limit) in wanted.items():
                     wall, cpu, error = timed(arguments, ("--store", store.address), folder, options.rounds)
-                    show(f"answer of a day from a store: {label}", wall, limit, cpu, error)
-    show_size = file.stat().st_size / (_day.MINUTES * _day.DEVICES * _day.ROWS)
-    print(json.dumps({"name": "a day of one node: bytes a row, everything included", "value": round(show_size, 1),
-                      "unit": "B", "limit": "–", "ok": None}))  # fmt: skip
+                    row(f"answer of a day from a store: {label}", wall, "s", at_most=limit, problem=error, cpu_s=cpu)
+    size = file.stat().st_size / (_day.MINUTES * _day.DEVICES * _day.ROWS)
+    row("a day of one node: bytes a row, everything included", size, "B")
 
 
 if __name__ == "__main__":

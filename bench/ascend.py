@@ -11,7 +11,6 @@ counts is its CPU time (user and system) and its peak memory.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sqlite3
 import subprocess
@@ -20,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TRACES = Path(os.environ.get("ROOFWATCH_TRACES", ROOT.parent / "shared" / "traces"))
+from _rows import TRACES, or_skipped, row, trace
+
 ORIGINAL = (
     "ascend/pytorch_alexnet_910B_ddp2/db/level1/rank1_ascend_pt/ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_1.db"
 )
@@ -55,16 +54,19 @@ print(*(sum(g.calls for g in kernels if test(g)) for test in (bool, lambda g: g.
 """
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", type=int, default=1_000_000)
     parser.add_argument("--times", type=int, default=1, help="runs of each; the one with the least CPU time counts")
     options = parser.parse_args()
-    if not (TRACES / ORIGINAL).is_file():
-        print(f"no {ORIGINAL} below {TRACES}: set ROOFWATCH_TRACES", file=sys.stderr)
-        return 1
-    copies = -(-options.kernels // KERNELS_A_COPY)
-    full = options.kernels >= 1_000_000  # the limits are on a million; a quick look has none
+    with or_skipped("reader: Ascend's databases"):
+        trace(ORIGINAL)
+        measure(options.kernels, options.times)
+
+
+def measure(kernels: int, times: int) -> None:
+    copies = -(-kernels // KERNELS_A_COPY)
+    full = kernels >= 1_000_000  # the limits are on a million; a quick look has none
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "repeated.db"
         for name, metrics, host, size, least in (
@@ -73,30 +75,21 @@ def main() -> int:
             ("with metrics, ops and calls", True, True, -(-copies // 10), None),
         ):
             make(path, size, metrics=metrics, host=host)
-            measured(name, path, options.times, least if full else None, MAX_RSS_MB if full and least else None)
+            measured(name, path, times, least if full else None, MAX_RSS_MB if full and least else None)
             path.unlink()
-    return 0
 
 
 def measured(name: str, path: Path, times: int, least: int | None, most_mb: int | None) -> None:
     cpu_s, wall_s, rss_mb, output = min(run([sys.executable, "-c", READ, str(path)]) for _ in range(times))
-    kernels, with_pipes, linked = (int(number) for number in output.split())
-    rate = kernels / cpu_s
-    row(f"{name}: size", path.stat().st_size / 1e6, "MB", "", None)
-    row(f"{name}: kernels", kernels, "kernels", "", None)
-    row(f"{name}: of them with pipes", with_pipes, "kernels", "", None)
-    row(f"{name}: of them linked to an op", linked, "kernels", "", None)
-    row(
-        f"{name}: rate", rate, "kernels per CPU-second", f"≥ {least}" if least else "", rate >= least if least else None
-    )
-    row(f"{name}: wall time", wall_s, "s", "", None)
-    row(f"{name}: peak memory", rss_mb, "MB", f"≤ {most_mb}" if most_mb else "", rss_mb <= most_mb if most_mb else None)
-
-
-def row(name: str, value: float, unit: str, limit: str, ok: bool | None) -> None:
-    rounded = value if isinstance(value, int) else round(value, 2 if value < 1000 else 0)
-    line = {"name": f"ascend database, {name}", "value": rounded, "unit": unit, "limit": limit, "ok": ok}
-    print(json.dumps(line, ensure_ascii=False), flush=True)
+    kernels, with_pipes, linked = (int(count) for count in output.split())
+    name = f"Ascend database, {name}"
+    row(f"{name}: size", path.stat().st_size / 1e6, "MB")
+    row(f"{name}: kernels", kernels, "kernels")
+    row(f"{name}: of them with pipes", with_pipes, "kernels")
+    row(f"{name}: of them linked to an op", linked, "kernels")
+    row(f"{name}: rate", kernels / cpu_s, "kernels per CPU-second", at_least=least)
+    row(f"{name}: wall time", wall_s, "s")
+    row(f"{name}: peak memory", rss_mb, "MB", at_most=most_mb)
 
 
 def run(command: list[str]) -> tuple[float, float, float, str]:
@@ -160,4 +153,4 @@ def repeat(path: str, copies: int, *, metrics: bool, host: bool) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

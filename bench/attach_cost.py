@@ -1,11 +1,13 @@
 """What attaching costs a job that has no agent: milliseconds once, microseconds a step, and who wakes in 30 s.
 
-Limits: 50 ms once; no thread wakes more than once in 5 s. JSON lines on standard output, progress on standard error.
+Limits: 50 ms once; no thread wakes more than once in 5 s.
+
+    python bench/attach_cost.py [--runs N] [--watch SECONDS]
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import re
 import subprocess
@@ -15,10 +17,12 @@ import time
 from pathlib import Path
 from statistics import median
 
+from _rows import row, say
+
 from roofwatch.hook.launch import environment
 
 RUNS = 5
-WATCH_S = 30
+WATCH_S = 30.0
 ATTACH = """
 import torch, time
 begun = time.perf_counter()
@@ -44,23 +48,20 @@ print(min(cost(hook) for _ in range(5)) - min(cost(lambda o, a, k: None) for _ i
 IDLE = "import torch, os\nprint(1, flush=True)\nos.read(0, 1)\n"
 
 
-def main() -> int:
+def main() -> None:
     """Measure the three, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS, help="of attaching; the median counts")
+    parser.add_argument("--watch", type=float, default=WATCH_S, help="seconds in which wake-ups are counted")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         environ = dict(os.environ, ROOFWATCH_SOCKET=str(Path(folder) / "nobody.sock"))
-        attach = [run(ATTACH, environ) for _ in range(RUNS)]
-        print("attach, ms:", [round(value, 1) for value in attach], file=sys.stderr)
-        step = run(STEP, environ)
-        most = wakes(environ)
-    results = (
-        ("attach_once", median(attach), "ms", 50.0),
-        ("hook_per_step", step, "us", None),
-        ("thread_wakes_in_5_s", most / (WATCH_S / 5), "wakes", 1.0),
-    )
-    for name, value, unit, limit in results:
-        ok = limit is None or value <= limit
-        print(json.dumps({"name": name, "value": round(value, 3), "unit": unit, "limit": limit, "ok": ok}))
-    return 0
+        attach = [run(ATTACH, environ) for _ in range(options.runs)]
+        say(f"attach, ms: {[round(value, 1) for value in attach]}")
+        row("a job without an agent: attach, once", median(attach), "ms", at_most=50)
+        row("a job without an agent: the hook in an optimizer step", run(STEP, environ), "µs")
+        most = wakes(environ, options.watch)
+        row("a job without an agent: wake-ups of its busiest thread in 5 s", most / (options.watch / 5), at_most=1)
 
 
 def run(code: str, environ: dict[str, str]) -> float:
@@ -68,8 +69,8 @@ def run(code: str, environ: dict[str, str]) -> float:
     return float(subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, check=True).stdout)
 
 
-def wakes(environ: dict[str, str]) -> int:
-    """How often the thread that woke most did so in WATCH_S seconds, from the fourth second of an idle job on."""
+def wakes(environ: dict[str, str], seconds: float) -> int:
+    """How often the thread that woke most did so, from the fourth second of an idle job on."""
     job = subprocess.Popen(
         [sys.executable, "-c", IDLE],
         env=environment(environ, socket=environ["ROOFWATCH_SOCKET"]),
@@ -80,11 +81,11 @@ def wakes(environ: dict[str, str]) -> int:
     job.stdout.readline()
     time.sleep(3)
     before = switches(job.pid)
-    time.sleep(WATCH_S)
+    time.sleep(seconds)
     after = switches(job.pid)
     job.communicate()
     woken = {tid: after[tid] - before.get(tid, 0) for tid in after}
-    print(f"wakes of each thread in {WATCH_S} s:", woken, file=sys.stderr)
+    say(f"wakes of each thread in {seconds:g} s: {woken}")
     return max(woken.values())
 
 
@@ -98,4 +99,4 @@ def switches(pid: int) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

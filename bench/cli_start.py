@@ -1,17 +1,23 @@
-"""What ``roofwatch --help`` costs above a bare Python: median of 11 runs each, taken in turns."""
+"""What ``roofwatch --help`` costs above a bare Python: median of some runs each, taken in turns.
+
+python bench/cli_start.py [--runs N]
+"""
 
 from __future__ import annotations
 
-import json
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 
+from _rows import row
+
 RUNS = 11
 LIMIT_S = 0.15
+BARE = "python -c pass"
 MEASURED = {
-    "python -c pass": ["-c", "pass"],
+    BARE: ["-c", "pass"],
     "roofwatch --help": ["-m", "roofwatch.cli.main", "--help"],
     "roofwatch top --help": ["-m", "roofwatch.cli.main", "top", "--help"],
     "roofwatch run -- true": ["-m", "roofwatch.cli.main", "run", "--", "true"],
@@ -26,31 +32,20 @@ def seconds(arguments: list[str]) -> float:
 
 
 def main() -> None:
-    """Print one line a command; only --help has a limit."""
+    """Print one row a command; only --help has a limit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    runs = parser.parse_args().runs
     times: dict[str, list[float]] = {name: [] for name in MEASURED}
     for arguments in MEASURED.values():
         seconds(arguments)  # fill the caches of the file system
-    for _ in range(RUNS):
+    for _ in range(runs):
         for name, arguments in MEASURED.items():
             times[name].append(seconds(arguments))
-    bare = statistics.median(times["python -c pass"])
-    for name in MEASURED:
-        if name == "python -c pass":
-            continue
-        value = round(statistics.median(times[name]) - bare, 4)
-        limited = name == "roofwatch --help"
-        print(
-            json.dumps(
-                {
-                    "name": f"`{name}` above bare Python",
-                    "value": value,
-                    "unit": "s",
-                    "limit": f"≤ {LIMIT_S} s" if limited else "–",
-                    "ok": value <= LIMIT_S if limited else None,
-                },
-                ensure_ascii=False,
-            )
-        )
+    bare = statistics.median(times.pop(BARE))
+    for name, taken in times.items():
+        limit = LIMIT_S if name == "roofwatch --help" else None
+        row(f"`{name}` above bare Python", statistics.median(taken) - bare, "s", at_most=limit)
 
 
 if __name__ == "__main__":

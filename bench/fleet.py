@@ -1,11 +1,12 @@
 """A fleet against one store on Postgres with fsync, for growing numbers of agents: the table of docs/store.md.
 
-  python bench/fleet.py --agents 125,250,500,1000 --minutes 0.5
-  python bench/fleet.py --agents 1000 --minutes 5
+    python bench/fleet.py --agents 125,250,500,1000 --minutes 0.5
+    python bench/fleet.py --agents 1000 --minutes 5
 
 Each agent has eight devices with windows of 300 kernels; at 1.25x it sends ten windows a minute. The Postgres
-is the one that the tests use, on disk and synced. Not a part of ``make bench``: it takes the whole machine for minutes.
-"visible" is when ``top`` counts a window, asked once a second. Exit code 1: a window is lost, double or rejected.
+is the one that the tests use, on disk and synced. It takes the whole machine for minutes, so ``make bench`` runs it
+only where it is named. "visible" is when ``top`` counts a window, asked once a second. Exit code 3: a window is lost,
+double or rejected.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import _servers
 import numpy as np
 import psutil
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "store"))
-
-from postgres_server import Postgres, running_postgres
+from _rows import BROKEN, or_skipped, row, say
+from postgres_server import Postgres
 
 from roofwatch.cli.fleet import source
 from roofwatch.cli.fleet.local import Local, local_store
@@ -98,34 +98,29 @@ class Server:
         return float(total)
 
 
-HEAD = (
-    "agents", "windows acked a minute", "ack p50 / p99", "visible to `top` p50 / p95", "store: CPU a window",
-    "Postgres: CPU a window", "bytes a window", "store: MiB each 30 s", "MiB a minute after the first",
-    "exactly once",
-)  # fmt: skip
+def rows(result: Replayed, server_s: float, size: int, watched: Watched) -> bool:
+    """Print the rows of a run; whether each window was stored exactly once."""
+    found, sent = result.as_json(), result.tally.sent
+    acked, name = max(1, found["windows_acknowledged"]), f"fleet of {found['agents']:,} agents"
+    row(f"{name}: windows acknowledged a minute", found["windows_per_minute"], sent=sent, acknowledged=acked)
+    for label, key in (("p50", "ack_p50_s"), ("p99", "ack_p99_s")):
+        row(f"{name}: acknowledgement, {label}", found[key] or 0.0, "s")
+    for label, key in (("p50", "freshness_p50_s"), ("p95", "freshness_p95_s")):
+        row(f"{name}: visible to `top`, {label}", found[key] or 0.0, "s")
+    row(f"{name}: processor time of the store a window", (result.store_cpu_s or 0) / acked * 1e3, "ms")
+    row(f"{name}: processor time of Postgres a window", server_s / acked * 1e3, "ms")
+    row(f"{name}: bytes a window", size / acked, "B")
+    row(f"{name}: largest memory of the store", max(watched.resident, default=0) / MIB, "MiB")
+    if (slope := watched.slope()) is not None:
+        row(f"{name}: growth of memory after the first minute", slope / MIB, "MiB a minute")
+    say(f"{name}: memory of the store each 30 s, MiB: {watched.shown()}")
+    wrong = found["problems"]
+    kept = row(f"{name}: what was not stored exactly once", len(wrong), at_most=0, problem="; ".join(wrong[:3]))
+    return kept.ok is True
 
 
-def row(result: Replayed, server_s: float, size: int, watched: Watched) -> list[str]:
-    """A row of the table."""
-    found = result.as_json()
-    acked = max(1, found["windows_acknowledged"])
-    slope = watched.slope()
-    return [
-        f"{found['agents']:,}",
-        f"{found['windows_per_minute']:,.0f} ({acked:,} of {found['windows_sent']:,})",
-        f"{found['ack_p50_s'] or 0:.2f} / {found['ack_p99_s'] or 0:.2f} s",
-        f"{found['freshness_p50_s'] or 0:.1f} / {found['freshness_p95_s'] or 0:.1f} s",
-        f"{(result.store_cpu_s or 0) / acked * 1e3:.2f} ms",
-        f"{server_s / acked * 1e3:.2f} ms",
-        f"{size / acked:,.0f}",
-        watched.shown(),
-        "–" if slope is None else f"{slope / MIB:+.1f}",
-        "yes" if found["exactly_once"] else "NO: " + "; ".join(found["problems"][:3]),
-    ]
-
-
-def measured(postgres: Postgres, agents: int, minutes: float, rate: float, say: Callable[[str], None]) -> list[str]:
-    """One run, on a database of its own."""
+def measured(postgres: Postgres, agents: int, minutes: float, rate: float) -> bool:
+    """One run, on a database of its own; whether each window was stored exactly once."""
     name = postgres.create()
     windows = source.drawn(1)
     with (
@@ -139,7 +134,7 @@ def measured(postgres: Postgres, agents: int, minutes: float, rate: float, say: 
         took = server.cpu_s() - before
         size = size_of(postgres, name) - empty
     postgres.run(f"DROP DATABASE {name}")
-    return row(result, took, size, watched)
+    return rows(result, took, size, watched)
 
 
 def size_of(postgres: Postgres, name: str) -> int:
@@ -148,21 +143,17 @@ def size_of(postgres: Postgres, name: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the table as it goes."""
+    """Measure and print the rows as they come."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", default="125,250,500,1000", help="numbers with commas between")
     parser.add_argument("--minutes", type=float, default=0.5, help="how long each sends")
     parser.add_argument("--rate", type=float, default=1.25, help="windows a device and minute")
     given = parser.parse_args(arguments)
-    numbers = [int(number) for number in given.agents.split(",")]
-    wrong = False
-    print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD), flush=True)
-    with running_postgres(SETTINGS) as postgres:
+    numbers, good = [int(count) for count in given.agents.split(",")], True
+    with or_skipped("fleet on Postgres"), _servers.postgres(SETTINGS) as postgres:
         for agents in numbers:
-            cells = measured(postgres, agents, given.minutes, given.rate, lambda text: print(text, file=sys.stderr))
-            wrong |= cells[-1] != "yes"
-            print("| " + " | ".join(cells) + " |", flush=True)
-    return int(wrong)
+            good &= measured(postgres, agents, given.minutes, given.rate)
+    return 0 if good else BROKEN
 
 
 if __name__ == "__main__":

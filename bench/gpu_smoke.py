@@ -4,8 +4,8 @@
 
 Calibration; overhead A/B; windows and links of a training job; and jobs that wait for something, each of which must get
 the right first cause: a starved loader, ``.item()`` in every layer, copies from the host, and a CUDA-graph decode loop.
-``--device cpu`` runs the same script without a GPU, to check the script itself. Prints one JSON object; exit 1 when a
-check fails.
+``--device cpu`` runs the same script without a GPU, to check the script itself. A row a check; ``--json`` has what each
+of them saw.
 """
 
 from __future__ import annotations
@@ -23,34 +23,56 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-JOBS = Path(__file__).resolve().parent / "gpu_jobs.py"
+from _rows import Lacking, or_skipped, row, say
+
+JOBS = Path(__file__).resolve().parent / "_gpu_jobs.py"
 ROOFWATCH = [sys.executable, "-m", "roofwatch.cli.main"]
 
 
-def main() -> int:
+def main() -> None:
     """Run the checks one after another and say what each gave."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--seconds", type=float, default=15.0, help="length of each of the eight jobs")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    with or_skipped("the whole product on an NVIDIA GPU"):
+        if options.device == "cuda":
+            needs_gpu()
+        checks = checked(options.device, options.seconds)
+        text = json.dumps({"device": options.device, "checks": checks}, indent=1)
+        say(text)
+        if options.json:
+            options.json.write_text(text + "\n")
+
+
+def needs_gpu() -> None:
+    """Raises Lacking where torch sees no GPU."""
+    import torch  # noqa: PLC0415 - takes seconds
+
+    if not torch.cuda.is_available():
+        raise Lacking("torch sees no NVIDIA GPU here")
+
+
+def checked(device: str, seconds: float) -> dict[str, dict[str, Any]]:
+    """All checks, each with a row as it ends."""
     checks: dict[str, dict[str, Any]] = {}
+
+    def note(name: str, found: dict[str, Any]) -> None:
+        checks[name] = found
+        row(f"{device}: {name}, checks that fail", int(not found["ok"]), at_most=0)
+
     with tempfile.TemporaryDirectory(prefix="roofwatch-smoke-") as folder:
         os.environ["HOME"] = folder  # the calibration is this run's own
-        checks["calibrate"] = calibrate(options.device)
+        note("calibrate", calibrate(device))
         with services(Path(folder)) as env:
-            env["SMOKE_DEVICE"], env["SMOKE_SECONDS"] = options.device, str(options.seconds)
-            checks["overhead"] = overhead(env)
-            checks["windows"] = windows(env)
-            checks["links"] = links(env)
+            env["SMOKE_DEVICE"], env["SMOKE_SECONDS"] = device, str(seconds)
+            note("overhead", overhead(env))
+            note("windows", windows(env))
+            note("links", links(env))
             for name, causes in FIRST_CAUSES.items():
-                checks[name] = first_cause(env, name, causes)
-    result = {"device": options.device, "checks": checks, "ok": all(c["ok"] for c in checks.values())}
-    text = json.dumps(result, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n")
-    return 0 if result["ok"] else 1
+                note(name, first_cause(env, name, causes))
+    return checks
 
 
 @contextmanager
@@ -86,7 +108,7 @@ def wait(ready: Any, what: str, limit_s: float = 30.0) -> None:
 
 
 def job(env: dict[str, str], kind: str, *, hooked: bool = True) -> tuple[float, int]:
-    """One job of gpu_jobs.py; its mean step in seconds and its number of steps."""
+    """One job of _gpu_jobs.py; its mean step in seconds and its number of steps."""
     command = [sys.executable, str(JOBS), kind]
     if hooked:
         command = [*ROOFWATCH, "run", "--model", kind, "--", *command]
@@ -155,4 +177,4 @@ def first_cause(env: dict[str, str], kind: str, right: set[str]) -> dict[str, An
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,7 +10,8 @@ thread ÷ wall time, and its call in each optimizer step. Absent is what all of 
 
     python bench/overhead.py [--only CASE …] [--quick] [--write] [--json FILE]
 
-About 7 minutes on two idle cores. Exit 1 where a limit does not hold.
+About 7 minutes on two idle cores. Rows go to standard output, README's table to standard error. Exit code 3 where a
+limit does not hold.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from typing import Any
 import _overhead_case
 import _overhead_memory
 from _overhead_figures import DEFAULT_LIMIT, IDLE_LIMIT, LONGEST_LIMIT
+from _rows import BROKEN, ROOT, row, say
 from run import machine
 
-README = Path(__file__).resolve().parent.parent / "README.md"
+README = ROOT / "README.md"
 BEGIN, END = "<!-- overhead: written by make bench-overhead -->", "<!-- overhead: end -->"
 CAP_S, IDLE_S = 28.0, 8.0
 WINDOWS, MEMORY_CAP_S = 2000, 300.0
@@ -43,7 +45,7 @@ CASES = (
 
 
 def main() -> int:
-    """Exit 0 when every limit holds, 1 otherwise."""
+    """Exit 0 when every limit holds, 3 otherwise."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [case.name for case in CASES] + ["memory"]
     parser.add_argument("--only", nargs="*", default=[], choices=names, metavar="CASE", help=", ".join(names))
@@ -56,38 +58,62 @@ def main() -> int:
     scale = 1 / 6 if options.quick else 1.0
     rows = [measured(case, scale) for case in CASES if not options.only or case.name in options.only]
     grown = memory(scale) if not options.only or "memory" in options.only else None
-    text = table([row for row in rows if "error" not in row], grown)
-    print(text)
+    text = table([found for found in rows if "error" not in found], grown)
+    say(text)
+    for found in rows:
+        show(found)
+    if grown is not None:
+        show_memory(grown)
     if options.json:
         options.json.write_text(json.dumps({"machine": machine(), "rows": rows, "memory": grown}, indent=1) + "\n")
-    if options.write and all("error" not in row for row in rows):
+    if options.write and all("error" not in found for found in rows):
         README.write_text(written(README.read_text(), text))
-    broken = [line for row in rows for line in faults(row)] + ([] if grown is None else faults_of_memory(grown))
+    broken = [line for found in rows for line in faults(found)] + ([] if grown is None else faults_of_memory(grown))
     for line in broken:
-        print(f"DOES NOT HOLD: {line}", file=sys.stderr)
-    return 1 if broken else 0
+        say(f"DOES NOT HOLD: {line}")
+    return BROKEN if broken else 0
+
+
+def show(found: dict[str, Any]) -> None:
+    """A case's rows."""
+    name = f"overhead, {found['case']}"
+    if "error" in found:
+        row(f"{name}: did not run", 1, at_most=0, problem=found["error"])
+        return
+    default, without = found["default"], found["default"]["longest_step_without"]
+    row(f"{name}: idle", 100 * found["idle"]["share"], "%", at_most=100 * IDLE_LIMIT)
+    half = 100 * default["share"]["half"]
+    row(f"{name}: default rate", 100 * default["share"]["mean"], "%", at_most=100 * DEFAULT_LIMIT, half_interval=half)
+    row(f"{name}: longest step", default["longest_step"], "usual steps", at_most=max(LONGEST_LIMIT, without))
+
+
+def show_memory(grown: dict[str, Any]) -> None:
+    """The rows of memory."""
+    found = faults_of_memory(grown)
+    rate, windows = grown["slope_bytes_a_window"]["value"], grown["windows"]
+    row(f"overhead: growth of memory over {windows:,} windows", rate, "bytes a window", problem="; ".join(found))
 
 
 def measured(case: _overhead_case.Case, scale: float) -> dict[str, Any]:
     """One case's figures; one that could not run is told by its sentence."""
-    print(f"… {case.name}", file=sys.stderr, flush=True)
+    say(f"… {case.name}")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="roofwatch-overhead-") as folder:
         try:
             found = _overhead_case.run(case, Path(folder), CAP_S * scale, IDLE_S * scale)
         except _overhead_case.Gone as gone:
             found = {"case": case.name, "error": str(gone)}
-    print(json.dumps(found), file=sys.stderr)
-    print(f"  {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    say(json.dumps(found))
+    say(f"  {time.monotonic() - begun:.0f} s")
     return found
 
 
 def memory(scale: float) -> dict[str, Any]:
     """Two thousand windows in one process."""
-    print("… memory", file=sys.stderr, flush=True)
+    say("… memory")
     with tempfile.TemporaryDirectory(prefix="roofwatch-overhead-") as folder:
         found = _overhead_memory.run(Path(folder), round(WINDOWS * scale), MEMORY_CAP_S * scale)
-    print(json.dumps(found), file=sys.stderr, flush=True)
+    say(json.dumps(found))
     return found
 
 

@@ -5,13 +5,13 @@ original. Both programs run as processes of their own, start-up and imports incl
 (user and system) and their peak memory. Three amounts of work, each with the one before it: the events alone, in
 columns; links, graphs and the idle timeline, which is what "reader" means; formulas and verdicts, which make a window.
 
-    python bench/reader.py            # needs the real traces (ROOFWATCH_TRACES)
+    python bench/reader.py [--alone]      # needs the real traces (ROOFWATCH_TRACES)
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import json
 import os
 import re
 import subprocess
@@ -20,10 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("ROOFWATCH_BENCH_CACHE", ROOT / "build" / "bench"))
-TRACES = Path(os.environ.get("ROOFWATCH_TRACES", ROOT.parent / "shared" / "traces"))
-ORIGINAL = "a100_cudagraph_triton_nccl_shapes.json.gz"
+from _rows import CACHE, or_skipped, row, say, skip, trace
+
+ORIGINAL = "kineto/a100_cudagraph_triton_nccl_shapes.json.gz"
 COPIES = 10
 ID_STEP = 1_000_000  # between the correlation ids of two copies; the original's span fewer
 MIN_EVENTS_PER_S, MAX_RSS_MB, MIN_TIMES_HTA = 400_000, 250, 8
@@ -65,67 +64,72 @@ analysis.get_gpu_kernel_breakdown(visualize=False)
 """
 
 
-def main() -> int:
-    if sys.argv[1:2] == ["--make"]:
-        make_trace(Path(sys.argv[2]))
-        return 0
-    if not (TRACES / "kineto" / ORIGINAL).is_file():
-        print(f"no {ORIGINAL} below {TRACES}: set ROOFWATCH_TRACES", file=sys.stderr)
-        return 1
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--alone", action="store_true", help="without HolisticTraceAnalysis")
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.make:
+        make_trace(options.make)
+        return
+    with or_skipped("reader: Kineto"):
+        trace(ORIGINAL)
+        figures(repeated(), alone=options.alone)
+
+
+def repeated() -> Path:
+    """The trace, made on first use."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    trace = CACHE / f"repeated_{COPIES}.json"
-    if not trace.exists():
-        print("  making the trace", file=sys.stderr)
+    path = CACHE / f"repeated_{COPIES}.json"
+    if not path.exists():
+        say("  making the trace")
         # In a process of its own: the memory of a parent counts in its children's peak.
-        subprocess.run([sys.executable, __file__, "--make", trace], check=True)
-    cpu_s, wall_s, rss_mb, output = best_of(3, [sys.executable, "-c", READ, str(trace)])
+        subprocess.run([sys.executable, __file__, "--make", str(path)], check=True)
+    return path
+
+
+def figures(path: Path, *, alone: bool) -> None:
+    """Three amounts of work, and the same packed."""
+    unit = "events per CPU-second"
+    cpu_s, wall_s, rss_mb, output = best_of(3, [sys.executable, "-c", READ, str(path)])
     events, records, linked = (int(number) for number in output.split())
-    rate = events / cpu_s
-    row("reader: events", events, "events", "≥ 1000000", events >= 1_000_000)
-    row("reader: device records", records, "records", "", None)
-    row("reader: device records linked to an op", linked, "records", "", None)
-    bare_cpu_s, _, bare_rss_mb, _ = best_of(3, [sys.executable, "-c", EVENTS, str(trace)])
-    row("events alone: rate", events / bare_cpu_s, "events per CPU-second", "", None)
-    row("events alone: peak memory", bare_rss_mb, "MB", "", None)
-    row("reader: rate", rate, "events per CPU-second", f"≥ {MIN_EVENTS_PER_S}", rate >= MIN_EVENTS_PER_S)
-    row("reader: CPU time", cpu_s, "s", "", None)
-    row("reader: wall time", wall_s, "s", "", None)
-    row("reader: peak memory", rss_mb, "MB", f"≤ {MAX_RSS_MB}", rss_mb <= MAX_RSS_MB)
-    all_cpu_s, _, all_rss_mb, _ = best_of(3, [sys.executable, "-c", WINDOW, str(trace)])
-    row("with formulas and verdicts: rate", events / all_cpu_s, "events per CPU-second", f"≥ {MIN_EVENTS_PER_S}",
-        events / all_cpu_s >= MIN_EVENTS_PER_S)  # fmt: skip
-    row("with formulas and verdicts: peak memory", all_rss_mb, "MB", f"≤ {MAX_RSS_MB}", all_rss_mb <= MAX_RSS_MB)
-    packed = packed_copy(trace)
-    gz_cpu_s, _, gz_rss_mb, _ = best_of(3, [sys.executable, "-c", READ, str(packed)])
-    row("reader, .json.gz: rate", events / gz_cpu_s, "events per CPU-second", "", None)
-    row("reader, .json.gz: peak memory", gz_rss_mb, "MB", f"≤ {MAX_RSS_MB}", gz_rss_mb <= MAX_RSS_MB)
-    compare(trace, cpu_s, rss_mb)
-    return 0
+    row("reader: events", events, "events", at_least=1_000_000)
+    row("reader: device records", records, "records")
+    row("reader: device records linked to an op", linked, "records")
+    bare_cpu_s, _, bare_rss_mb, _ = best_of(3, [sys.executable, "-c", EVENTS, str(path)])
+    row("events alone: rate", events / bare_cpu_s, unit)
+    row("events alone: peak memory", bare_rss_mb, "MB")
+    row("reader: rate", events / cpu_s, unit, at_least=MIN_EVENTS_PER_S)
+    row("reader: CPU time", cpu_s, "s")
+    row("reader: wall time", wall_s, "s")
+    row("reader: peak memory", rss_mb, "MB", at_most=MAX_RSS_MB)
+    all_cpu_s, _, all_rss_mb, _ = best_of(3, [sys.executable, "-c", WINDOW, str(path)])
+    row("with formulas and verdicts: rate", events / all_cpu_s, unit, at_least=MIN_EVENTS_PER_S)
+    row("with formulas and verdicts: peak memory", all_rss_mb, "MB", at_most=MAX_RSS_MB)
+    gz_cpu_s, _, gz_rss_mb, _ = best_of(3, [sys.executable, "-c", READ, str(packed_copy(path))])
+    row("reader, .json.gz: rate", events / gz_cpu_s, unit)
+    row("reader, .json.gz: peak memory", gz_rss_mb, "MB", at_most=MAX_RSS_MB)
+    if not alone:
+        compare(path, cpu_s, rss_mb)
 
 
-def compare(trace: Path, cpu_s: float, rss_mb: float) -> None:
+def compare(path: Path, cpu_s: float, rss_mb: float) -> None:
     """Rows beside HolisticTraceAnalysis: loading and its kernel breakdown, in an environment of its own."""
+    name = f"reader: times faster than HolisticTraceAnalysis (≥ {MIN_TIMES_HTA})"
     python = hta_python()
     if python is None:
-        row("HolisticTraceAnalysis could not be installed", None, "", f"≥ {MIN_TIMES_HTA} times", None)
+        skip(name, "it could not be installed, which needs a network")
         return
     try:
-        hta_cpu_s, _, hta_rss_mb, _ = measure([str(python), "-c", HTA, str(trace)])
+        hta_cpu_s, _, hta_rss_mb, _ = measure([str(python), "-c", HTA, str(path)])
     except subprocess.SubprocessError as error:
-        print(f"  {error}", file=sys.stderr)
-        row("HolisticTraceAnalysis failed on the trace", None, "", f"≥ {MIN_TIMES_HTA} times", None)
+        say(f"  {error}")
+        skip(name, "it failed on the trace")
         return
-    row("HolisticTraceAnalysis: CPU time", hta_cpu_s, "s", "", None)
-    row("HolisticTraceAnalysis: peak memory", hta_rss_mb, "MB", "", None)
-    times = hta_cpu_s / cpu_s
-    row("reader: times faster than it", times, "×", f"≥ {MIN_TIMES_HTA}", times >= MIN_TIMES_HTA)
-    row("reader: times less memory than it", hta_rss_mb / rss_mb, "×", "", None)
-
-
-def row(name: str, value: float | None, unit: str, limit: str, ok: bool | None) -> None:
-    rounded = value if value is None or isinstance(value, int) else round(value, 2 if value < 1000 else 0)
-    line = {"name": name, "value": rounded, "unit": unit, "limit": limit, "ok": ok}
-    print(json.dumps(line, ensure_ascii=False), flush=True)
+    row("HolisticTraceAnalysis: CPU time", hta_cpu_s, "s")
+    row("HolisticTraceAnalysis: peak memory", hta_rss_mb, "MB")
+    row("reader: times faster than HolisticTraceAnalysis", hta_cpu_s / cpu_s, "×", at_least=MIN_TIMES_HTA)
+    row("reader: times less memory than it", hta_rss_mb / rss_mb, "×")
 
 
 def best_of(times: int, command: list[str]) -> tuple[float, float, float, str]:
@@ -157,7 +161,7 @@ def measure(command: list[str]) -> tuple[float, float, float, str]:
 
 def make_trace(path: Path) -> None:
     """Writes the original's events ``COPIES`` times, each copy later and with its own ids."""
-    text = gzip.decompress((TRACES / "kineto" / ORIGINAL).read_bytes()).decode()
+    text = gzip.decompress(trace(ORIGINAL).read_bytes()).decode()
     opening = re.search(r'"traceEvents"\s*:\s*\[', text)
     assert opening is not None
     close = text.rindex("]")
@@ -182,11 +186,11 @@ def make_trace(path: Path) -> None:
     part.rename(path)
 
 
-def packed_copy(trace: Path) -> Path:
-    packed = trace.with_suffix(".json.gz")
+def packed_copy(path: Path) -> Path:
+    packed = path.with_suffix(".json.gz")
     if not packed.exists():
         part = packed.with_suffix(".part")
-        with trace.open("rb") as source, gzip.open(part, "wb", compresslevel=6) as out:
+        with path.open("rb") as source, gzip.open(part, "wb", compresslevel=6) as out:
             while block := source.read(1 << 20):
                 out.write(block)
         part.rename(packed)
@@ -200,18 +204,18 @@ def hta_python() -> Path | None:
     ready = folder / "ready"
     if ready.exists():
         return python
-    print("  installing HolisticTraceAnalysis", file=sys.stderr)
+    say("  installing HolisticTraceAnalysis")
     try:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, stdout=sys.stderr)
-        install = [python, "-m", "pip", "install", "-qq", "HolisticTraceAnalysis"]
+        install = [str(python), "-m", "pip", "install", "-qq", "HolisticTraceAnalysis"]
         subprocess.run(install, check=True, stdout=sys.stderr, timeout=600)
         subprocess.run([python, "-c", "import hta.trace_analysis"], check=True, stdout=sys.stderr)
     except (subprocess.SubprocessError, OSError) as error:
-        print(f"  {error}", file=sys.stderr)
+        say(f"  {error}")
         return None
     ready.touch()
     return python
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

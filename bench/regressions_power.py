@@ -15,14 +15,13 @@ chosen number is then taken again from runs in which one kernel is slow indeed.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from _rows import row, say
 
 from roofwatch.model.regression import POWER, TOLERANCE, Tails
 from roofwatch.model.regression_math import windows_needed
@@ -100,12 +99,21 @@ def least_windows(noise: Noise, *, borrow: bool, runs: int = SEARCH_RUNS) -> int
     return windows
 
 
-def show(name: str, value: float, unit: str, limit: str = "–", *, ok: bool | None = None) -> None:
-    """One row of the table."""
-    print(
-        json.dumps({"name": f"regressions: {name}", "value": round(value, 1), "unit": unit, "limit": limit, "ok": ok}),
-        flush=True,
-    )
+def needed_windows(sigma: float, runs: int) -> int:
+    """The windows that one noise needs, and whether so many are enough; those with what kernels borrow."""
+    needed = {}
+    for borrow, words in ((False, "own variance"), (True, "borrowing")):
+        say(f"… noise {sigma:.1%}, {words}")
+        needed[borrow] = least_windows(Noise(sigma, 1), borrow=borrow)
+        label = f"regressions: windows a side to find 5 % at {sigma * 100:g} % noise, {words}"
+        if borrow:
+            row(label, needed[True], "windows", at_most=needed[False])
+        else:
+            row(label, needed[False], "windows", within=(EXPECTED[sigma], 0.1 * EXPECTED[sigma] + 1))
+        hits = found_one(Noise(sigma, 2), needed[borrow], runs, borrow=borrow)
+        chance = 3 * math.sqrt(POWER * (1 - POWER) / runs)
+        row(f"{label}: found in", hits * 100, f"% of {runs:,} runs", at_least=(POWER - chance) * 100)
+    return needed[True]
 
 
 def main() -> None:
@@ -114,43 +122,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=RUNS, help="of each figure that is a share of runs")
     runs = parser.parse_args().runs
     for sigma in NOISES:
-        needed = {}
-        for borrow, words in ((False, "own variance"), (True, "borrowing")):
-            print(f"… noise {sigma:.1%}, {words}", file=sys.stderr, flush=True)
-            needed[borrow] = least_windows(Noise(sigma, 1), borrow=borrow)
-            label = f"windows a side to find 5 % at {sigma * 100:g} % noise, {words}"
-            limit = f"about {EXPECTED[sigma]}" if not borrow else f"≤ {needed[False]}"
-            ok = (
-                abs(needed[False] - EXPECTED[sigma]) <= 0.1 * EXPECTED[sigma] + 1
-                if not borrow
-                else needed[True] <= needed[False]
-            )
-            show(label, needed[borrow], "windows", limit, ok=ok)
-            hits = found_one(Noise(sigma, 2), needed[borrow], runs, borrow=borrow)
-            margin = 3 * math.sqrt(POWER * (1 - POWER) / runs)
-            show(
-                f"found in, of {runs:,} runs with so many",
-                hits * 100,
-                "%",
-                "≥ 95 % ± chance",
-                ok=hits >= POWER - margin,
-            )
+        windows = needed_windows(sigma, runs)
         for ratio, words in ((1.0, "nothing differs"), (1.0 + TOLERANCE, "every kernel is 3 % slower, the tolerance")):
-            alarms = finding_nothing(Noise(sigma, 3), needed[True], runs, ratio=ratio)
-            show(f"runs with a finding where {words}, {sigma * 100:g} % noise, {needed[True]} windows",
-                 alarms * 100, "%", "≤ 1 %", ok=alarms <= NOTHING_MOST)  # fmt: skip
+            alarms = finding_nothing(Noise(sigma, 3), windows, runs, ratio=ratio)
+            label = f"regressions: runs with a finding where {words}, {sigma * 100:g} % noise, {windows} windows"
+            row(label, alarms * 100, "%", at_most=NOTHING_MOST * 100)
     outlying = Noise(0.01, 4, outliers=0.05)
     alarms = finding_nothing(outlying, 24, runs)
-    show("runs with a finding where nothing differs, 5 % of windows 10 × slower", alarms * 100, "%", "≤ 1 %",
-         ok=alarms <= NOTHING_MOST)  # fmt: skip
+    label = "regressions: runs with a finding where nothing differs, 5 % of windows 10 × slower"
+    row(label, alarms * 100, "%", at_most=NOTHING_MOST * 100)
     hits = found_one(outlying, 24, runs, borrow=True)
-    show(
-        "the slow kernel found, 5 % of windows 10 × slower, 1 % noise, 24 windows",
-        hits * 100,
-        "%",
-        "≥ 95 %",
-        ok=hits >= POWER,
-    )
+    label = "regressions: the slow kernel found, 5 % of windows 10 × slower, 1 % noise, 24 windows"
+    row(label, hits * 100, "%", at_least=POWER * 100)
 
 
 if __name__ == "__main__":

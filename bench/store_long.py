@@ -12,13 +12,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sqlite3
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import _fleet_day as day
-from store_queries import CACHE, NODE, ROUNDS, Question, measured, row
+from _rows import CACHE
+from store_queries import NODE, ROUNDS, Question, took
 
 from roofwatch.store import database
 from roofwatch.store.database import Database
@@ -95,7 +96,7 @@ def _ask(db: Database, q: Question) -> dict[str, Any]:
     return Queries(db).run(q.query, q.scope, q.limit, q.other, q.options or {}, WITHIN_S)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -105,11 +106,10 @@ def main() -> int:
     db = database.open(str(long_day(options.day or day.sqlite_day(CACHE))))
     for days in (30, DAYS):
         for name, question in questions(days).items():
-            took = measured(lambda q=question: _ask(db, q), options.rounds, time.process_time)  # type: ignore[misc]
-            row(f"sqlite, {days} days of 16 nodes: {name}", took, None)
+            label = f"SQLite, {days} days of 16 nodes: {name}"
+            took(label, partial(_ask, db, question), options.rounds, time.process_time, None)
     db.close()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,24 +7,23 @@ what the same answer cannot do without: reading and unpacking the sums that it r
 
 The first run builds both stores in build/bench (some minutes each) and keeps them.
 
-    python bench/store_queries.py [--engine sqlite|postgresql|both] [--rounds N] [--all]
+    python bench/store_queries.py [--engine sqlite|postgres|both] [--rounds N] [--all]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import _fleet_day as day
 import psutil
+from _rows import CACHE, or_skipped, row
 from sqlalchemy import select
 
 from roofwatch.store import database
@@ -36,14 +35,13 @@ from roofwatch.store.rollup_groups import FLEET
 from roofwatch.store.rollup_schema import HOUR_S
 from roofwatch.store.schema import kernel_sums, nodes
 
-CACHE = Path(__file__).resolve().parent.parent / "build" / "bench"
 ROUNDS = 5
 NODE = "node-03"
 HOUR_NS = HOUR_S * 10**9
 DAY: dict[str, Any] = {"since_unix_ns": day.BEGIN_NS, "until_unix_ns": day.END_NS}
 # Neither end is a whole hour: the windows of two hours are read one by one.
 ODD: dict[str, Any] = {"since_unix_ns": day.BEGIN_NS + 10**12, "until_unix_ns": day.END_NS - 10**12}
-LIMITS = {"sqlite": (60, 400, 55), "postgresql": (30, 200, 105)}  # ms of one node, of all; bytes a fact
+LIMITS = {"SQLite": (60, 400, 55), "Postgres": (30, 200, 105)}  # ms of one node, of all; bytes a fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +138,10 @@ def blocks_alone(db: Database, group: int) -> None:
             unpack(block, len(SUM))
 
 
-def row(name: str, took: Took, limit: float | None) -> None:
-    """One line of figures."""
-    ok = None if limit is None else took.cpu <= limit
-    told = {"name": name, "value": round(took.cpu, 1), "unit": "ms", "limit": "–" if limit is None else f"≤ {limit} ms"}
-    print(json.dumps({**told, "ok": ok, "wall_best_ms": round(took.best, 1), "wall_median_ms": round(took.median, 1)}),
-          flush=True)  # fmt: skip
+def took(name: str, run: Callable[[], object], rounds: int, cpu_s: Callable[[], float], limit: float | None) -> None:
+    """Measure and print a row; the clock's times stand beside it."""
+    found = measured(run, rounds, cpu_s)
+    row(name, found.cpu, "ms", at_most=limit, wall_best_ms=found.best, wall_median_ms=found.median)
 
 
 def answers(db: Database, name: str, options: argparse.Namespace, cpu_s: Callable[[], float]) -> None:
@@ -154,18 +150,17 @@ def answers(db: Database, name: str, options: argparse.Namespace, cpu_s: Callabl
         node = int(connection.scalar(select(nodes.c.id).where(nodes.c.host == NODE)) or 0)
     asked = {**QUESTIONS, **(MORE if options.all else {})}
     for label, q in asked.items():
-        took = measured(lambda q=q: ask(db, q), options.rounds, cpu_s)  # type: ignore[misc]
-        row(f"{name}, 10 M facts of 24 h: {label}", took, None if q.judged is None else LIMITS[name][q.judged])
+        limit = None if q.judged is None else LIMITS[name][q.judged]
+        took(f"{name}, 10 M facts of 24 h: {label}", partial(ask, db, q), options.rounds, cpu_s, limit)
     for label, group in (("one node", node), ("all nodes", FLEET)):
-        took = measured(lambda group=group: blocks_alone(db, group), options.rounds, cpu_s)  # type: ignore[misc]
-        row(f"{name}, the blocks alone that top of {label} rests on", took, None)
+        alone = partial(blocks_alone, db, group)
+        took(f"{name}, the blocks alone that top of {label} rests on", alone, options.rounds, cpu_s, None)
 
 
 def size(name: str, size_bytes: int) -> None:
     """What a fact takes, with everything that a store holds."""
-    each, limit = size_bytes / day.FACTS, LIMITS[name][2]
-    told = {"value": round(each, 1), "unit": "B", "limit": f"≤ {limit} B", "ok": each <= limit}
-    print(json.dumps({"name": f"{name}: bytes a raw fact with histogram, sums and indexes", **told}), flush=True)
+    each = size_bytes / day.FACTS
+    row(f"{name}: bytes a raw fact with histogram, sums and indexes", each, "B", at_most=LIMITS[name][2])
 
 
 @contextmanager
@@ -173,17 +168,18 @@ def sqlite() -> Iterator[tuple[Database, Callable[[], float]]]:
     """The day's file, open."""
     file = day.sqlite_day(CACHE)
     db = database.open(str(file))
-    size("sqlite", file.stat().st_size)
+    size("SQLite", file.stat().st_size)
     yield db, time.process_time
     db.close()
 
 
 @contextmanager
-def postgresql() -> Iterator[tuple[Database, Callable[[], float]]]:
+def postgres() -> Iterator[tuple[Database, Callable[[], float]]]:
     """The day's server, running."""
     with day.postgres_day(CACHE) as server:
         db = database.open(server.url("day"))
-        size("postgresql", int(server.run("SELECT pg_database_size('day')")[0][0]))
+        size("Postgres", int(server.run("SELECT pg_database_size('day')")[0][0]))
+        assert server.process is not None
         main = psutil.Process(server.process.pid)
 
         def cpu_s() -> float:
@@ -194,20 +190,19 @@ def postgresql() -> Iterator[tuple[Database, Callable[[], float]]]:
         db.close()
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", choices=(*LIMITS, "both"), default="both")
+    parser.add_argument("--engine", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--all", action="store_true", help="every question, not only those with limits")
     options = parser.parse_args()
     load()
-    for name, opened in (("sqlite", sqlite), ("postgresql", postgresql)):
-        if options.engine in {name, "both"}:
-            with opened() as (db, cpu_s):
+    for name, opened in (("SQLite", sqlite), ("Postgres", postgres)):
+        if options.engine in {name.lower(), "both"}:
+            with or_skipped(f"{name}, 10 M facts of 24 h"), opened() as (db, cpu_s):
                 answers(db, name, options, cpu_s)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

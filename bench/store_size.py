@@ -11,21 +11,15 @@ not grow with windows.
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "store"))
+from collections.abc import Mapping
 
 import _fleet_day
-from postgres_server import running_postgres
+import _servers
+from _rows import CACHE, or_skipped, row, say
 
 from roofwatch.store import database
 
-KEPT = Path(__file__).resolve().parent.parent / "build" / "bench"
 LIMITS = {"SQLite": 55.0, "Postgres": 105.0}  # bytes a fact
 RAW = (
     "windows", "kernel_blocks", "window_devices", "window_drops", "idle_causes", "collectives", "graphs", "segments",
@@ -45,19 +39,16 @@ WHERE s.aggregate = 1 GROUP BY 1
 """
 
 
-def told(engine: str, facts: int, sizes: Mapping[str, int]) -> bool:
-    """Print what tables take; whether it is within the limit."""
+def told(engine: str, facts: int, sizes: Mapping[str, int]) -> None:
+    """A row of what tables take for a fact; which tables, and what stands beside, in words."""
     raw, sums = (sum(sizes.get(name, 0) for name in names) for names in (RAW, SUMS))
     other = sum(sizes.values()) - raw - sums
-    a_fact = raw / facts
-    print(
-        f"{engine}: {a_fact:.1f} bytes a fact (limit {LIMITS[engine]:g}), of {facts:,} facts in {raw / 2**20:.1f} MiB"
-    )
+    label = f"{engine}: bytes a raw fact with histogram and indexes, of {facts:,}"
+    row(label, raw / facts, "B", at_most=LIMITS[engine])
     for name in RAW:
         if size := sizes.get(name, 0):
-            print(f"    {name:<16} {size / facts:7.2f} bytes a fact")
-    print(f"    beside it: sums {sums / 2**20:.1f} MiB, dimensions {other / 2**20:.1f} MiB")
-    return a_fact <= LIMITS[engine]
+            say(f"    {name:<16} {size / facts:7.2f} bytes a fact")
+    say(f"    beside it: sums {sums / 2**20:.1f} MiB, dimensions {other / 2**20:.1f} MiB")
 
 
 def sizes(url: str, statement: str) -> tuple[int, dict[str, int]]:
@@ -70,31 +61,44 @@ def sizes(url: str, statement: str) -> tuple[int, dict[str, int]]:
     return facts, found
 
 
-@contextmanager
-def stores(rounds: int) -> Iterator[tuple[str, str]]:
-    """The URLs of both: kept from one run to the next where they are of the whole day."""
-    if rounds == _fleet_day.ROUNDS:
-        with _fleet_day.postgres_day(KEPT) as server:
-            yield f"sqlite:///{_fleet_day.sqlite_day(KEPT)}", server.url("day")
+def sqlite(*, whole: bool) -> None:
+    """Of the kept store of the whole day, or of one that is built for this."""
+    if whole:
+        told("SQLite", *sizes(f"sqlite:///{_fleet_day.sqlite_day(CACHE)}", _SQLITE))
         return
-    _fleet_day.ROUNDS = rounds
-    with tempfile.TemporaryDirectory(prefix="roofwatch-size-") as folder, running_postgres() as server:
-        server.run("CREATE DATABASE size")
-        urls = f"sqlite:///{folder}/size.db", server.url("size")
-        for url in urls:
-            _fleet_day.build(url)
-        yield urls
+    with tempfile.TemporaryDirectory(prefix="roofwatch-size-") as folder:
+        url = f"sqlite:///{folder}/size.db"
+        _fleet_day.build(url)
+        told("SQLite", *sizes(url, _SQLITE))
 
 
-def main() -> int:
+def postgres(*, whole: bool) -> None:
+    """The same.
+
+    Raises:
+        Lacking: there is none here.
+    """
+    if whole:
+        with _fleet_day.postgres_day(CACHE) as server:
+            told("Postgres", *sizes(server.url("day"), _POSTGRES))
+        return
+    with _servers.postgres(("shared_buffers=128MB",)) as server:
+        url = server.url(server.create())
+        _fleet_day.build(url)
+        told("Postgres", *sizes(url, _POSTGRES))
+
+
+def main() -> None:
     """Measure both."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=_fleet_day.ROUNDS, help="windows of each process (default: all)")
-    with stores(parser.parse_args().rounds) as (sqlite, postgres):
-        within = told("SQLite", *sizes(sqlite, _SQLITE))
-        within = told("Postgres", *sizes(postgres, _POSTGRES)) and within
-    return 0 if within else 1
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    rounds = _fleet_day.ROUNDS
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"windows of each process (default: all, {rounds})")
+    _fleet_day.ROUNDS = parser.parse_args().rounds
+    whole = rounds == _fleet_day.ROUNDS
+    sqlite(whole=whole)
+    with or_skipped("Postgres: bytes a raw fact"):
+        postgres(whole=whole)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,12 +2,13 @@
 
 A real job under the hook, asked for windows over the socket. Its steps are timed in the job itself, not by the hook.
 Limits: longest step at most 5 times the median step; at most 4 µs lost an event, recording and residue included.
-JSON lines on standard output, progress on standard error.
+
+    python bench/window_close.py [--windows N]
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).resolve().parent.parent
+from _rows import ROOT, row, say
+
 sys.path.insert(0, str(ROOT / "tests" / "hook"))
 
-from little_agent import LittleAgent  # noqa: E402 - found by the line above
+from little_agent import LittleAgent
 
-from roofwatch.hook.launch import environment  # noqa: E402
+from roofwatch.hook.launch import environment
 
 WINDOWS = 6
 JOB = """
@@ -44,44 +46,41 @@ ends.tofile(open(sys.argv[1], "wb"))
 """
 
 
-def main() -> int:
+def main() -> None:
     """Take the windows, time the steps, print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--windows", type=int, default=WINDOWS)
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, LittleAgent(Path(folder)) as agent:
         times = Path(folder) / "ends"
         environ = environment(os.environ, socket=agent.path)
         job = subprocess.Popen([sys.executable, "-c", JOB, str(times)], env=environ, stdin=subprocess.PIPE)
-        windows = take(agent)
+        windows = take(agent, options.windows)
         job.communicate()
         ends = memoryview(times.read_bytes()).cast("q").tolist()
     figures = [figure(window, ends) for window in windows]
     cores = parallel()
     for one in figures:
-        print({key: round(value, 2) for key, value in one.items()}, file=sys.stderr)
-    results = [
-        ("window_close_longest_step", median(f["longest"] for f in figures), "median steps", 5.0),
-        ("window_close_lost", median(f["lost_us"] for f in figures), "us/event", 4.0),
-        ("window_close_events", median(f["events"] for f in figures), "events", None),
-        ("window_close_cores", cores, "cores", None),
-        ("window_close_base_step", median(f["base_ms"] for f in figures), "ms", None),
-    ]
-    for name, value, unit, limit in results:
-        ok = limit is None or value <= limit
-        print(json.dumps({"name": name, "value": round(value, 3), "unit": unit, "limit": limit, "ok": ok}))
-    return 0
+        say(str({key: round(value, 2) for key, value in one.items()}))
+    row("window close: longest step", median(f["longest"] for f in figures), "median steps", at_most=5)
+    row("window close: time the job lost", median(f["lost_us"] for f in figures), "µs an event", at_most=4)
+    row("window close: events of a window", median(f["events"] for f in figures), "events")
+    row("window close: cores that two processes get", cores, "cores")
+    row("window close: median step", median(f["base_ms"] for f in figures), "ms")
 
 
-def take(agent: LittleAgent) -> list[dict[str, float]]:
+def take(agent: LittleAgent, count: int) -> list[dict[str, float]]:
     """A small window first, as every process has it, then the measured ones: when each began, and its events."""
     connection = agent.accept()
     connection.take(steps=2, cost_known=False)
     windows = []
-    for _ in range(WINDOWS):
+    for _ in range(count):
         time.sleep(2)
         asked = time.monotonic_ns()
         window, trace = connection.take(steps=10, shapes=True, max_ms=5000, timeout_ms=5000)
         cost = window["cost"]
         phases = sum(cost[key] for key in ("open_ns", "quiesce_ns", "close_ns", "save_ns", "free_ns"))
-        print("hook says:", {key: value for key, value in cost.items() if value is not None}, file=sys.stderr)
+        say(f"hook says: { {key: value for key, value in cost.items() if value is not None} }")
         windows.append({"asked": asked, "span": window["duration_ns"] + phases, "events": trace.count(b'"ph": "X"')})
         del trace
     return windows
@@ -117,4 +116,4 @@ def figure(window: dict[str, float], ends: list[int]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -80,7 +80,7 @@ class Postgres:
             for path in (self.folder, secret):
                 os.chown(path, NOBODY, NOBODY)
         options = ("-U", USER, "-A", "scram-sha-256", f"--pwfile={secret}", "-E", "UTF8", "--no-sync")
-        command = [self.programs / "initdb", "-D", self.folder / "data", "--locale=C.UTF-8", *options]
+        command: list[str | Path] = [self.programs / "initdb", "-D", self.folder / "data", "--locale=C.UTF-8", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **_as_nobody())
         if done.returncode:
             pytest.skip(f"Postgres cannot make a database here: {done.stderr.strip()[-300:]}")
@@ -98,8 +98,15 @@ class Postgres:
     def launch(self) -> None:
         """Start, and wait for nothing."""
         settings = [x for setting in (*SETTINGS, *self.settings) for x in ("-c", setting)]
-        server = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, *settings]
-        command = [sys.executable, "-S", "-c", END_WITH_PARENT, str(NOBODY), *server]
+        server: list[str | Path] = [
+            self.programs / "postgres",
+            "-D",
+            self.folder / "data",
+            "-k",
+            self.folder,
+            *settings,
+        ]
+        command: list[str | Path] = [sys.executable, "-S", "-c", END_WITH_PARENT, str(NOBODY), *server]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
 
