@@ -37,7 +37,7 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 # Three parts. What computes, a file at a time, the files that take longest first: three workers on two cores, since a
 # third of it waits for programs that it starts. What takes windows of live jobs waits most of the time, for
 # interpreters, intervals and deadlines: three, too. One by one what says of this machine what holds while it is quiet.
-COMPUTE := tests/capture tests/trouble tests/store tests/store_clickhouse tests/fuzz tests/packaging tests/trust tests/cli tests/report tests/agent tests/soak tests/timeline tests/reader tests/regressions tests/machines tests/compare tests/ascend tests/padding tests/proto tests/ranks tests/roofline tests/whatif
+COMPUTE := tests/capture tests/trouble tests/store tests/store_clickhouse tests/fuzz tests/bench tests/packaging tests/trust tests/cli tests/report tests/agent tests/soak tests/timeline tests/reader tests/regressions tests/machines tests/compare tests/ascend tests/padding tests/proto tests/ranks tests/roofline tests/whatif
 LIVE := tests/upgrade tests/deploy tests/e2e/test_ranks.py tests/e2e/test_first_light.py tests/node tests/ascend_live tests/hook
 .PHONY: test
 test: $(READY) ## run all tests
@@ -68,7 +68,7 @@ proto: $(READY) ## generate the protobuf code again
 	$(BIN)/python proto/generate.py
 
 .PHONY: bench
-bench: $(READY) ## measure every limit and print the table (BENCH="ingest store_queries": these; BENCH=list: what there is)
+bench: $(READY) ## measure every limit and print the table (BENCH=list: what there is; BENCH="ingest store_size": these)
 	$(BIN)/python bench/run.py $(if $(filter list,$(BENCH)),--list,$(if $(BENCH),--only $(BENCH))) $(BENCH_ARGS)
 
 .PHONY: bench-overhead

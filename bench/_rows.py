@@ -97,10 +97,15 @@ def row(
 ) -> Row:
     """Print a row with one limit or none; with a ``problem`` it does not hold whatever its value."""
     limit, ok = judged(value, unit, at_least, at_most, within)
-    rounded = value if isinstance(value, int) else round(value, 4 if abs(value) < 1000 else 0)
-    told = Row(name, rounded, unit, limit, False if problem else ok, "", problem, beside)
+    others = {other: rounded(figure) for other, figure in beside.items()}
+    told = Row(name, rounded(value), unit, limit, False if problem else ok, "", problem, others)
     print(told.as_json(), flush=True)
     return told
+
+
+def rounded(value: float) -> float:
+    """Four digits behind the point, of thousands none."""
+    return value if isinstance(value, int) else round(value, 4 if abs(value) < 1000 else 0)
 
 
 def skip(name: str, why: str) -> None:

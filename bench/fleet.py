@@ -102,7 +102,7 @@ def rows(result: Replayed, server_s: float, size: int, watched: Watched) -> bool
     """Print the rows of a run; whether each window was stored exactly once."""
     found, sent = result.as_json(), result.tally.sent
     acked, name = max(1, found["windows_acknowledged"]), f"fleet of {found['agents']:,} agents"
-    row(f"{name}: windows acknowledged a minute", found["windows_per_minute"], sent=sent, acknowledged=acked)
+    row(f"{name}: windows acknowledged a minute", found["windows_per_minute"], sent=sent)
     for label, key in (("p50", "ack_p50_s"), ("p99", "ack_p99_s")):
         row(f"{name}: acknowledgement, {label}", found[key] or 0.0, "s")
     for label, key in (("p50", "freshness_p50_s"), ("p95", "freshness_p95_s")):
@@ -114,7 +114,7 @@ def rows(result: Replayed, server_s: float, size: int, watched: Watched) -> bool
     if (slope := watched.slope()) is not None:
         row(f"{name}: growth of memory after the first minute", slope / MIB, "MiB a minute")
     say(f"{name}: memory of the store each 30 s, MiB: {watched.shown()}")
-    wrong = found["problems"]
+    wrong = found["problems"] or ([] if sent else ["no window was sent: --minutes or --rate is too little"])
     kept = row(f"{name}: what was not stored exactly once", len(wrong), at_most=0, problem="; ".join(wrong[:3]))
     return kept.ok is True
 

@@ -92,21 +92,21 @@ def main(
 def run(script: Path, limit_s: float = TIME_LIMIT_S) -> list[Row]:
     """One script's rows as they come; that it failed, took too long or printed none is a row that does not hold."""
     begin, rows = time.monotonic(), []
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True, encoding="utf-8"
-    )
-    late = threading.Timer(limit_s, end, (process,))
-    late.start()
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            row = parsed(line)
-            say(f"  {shown(row)}" if row else line.rstrip("\n"))
-            rows += [row] if row else []
-        code = process.wait()
-    finally:  # interrupted: what runs is in a session of its own, and would go on
-        late.cancel()
-        end(process)
+    ) as process:
+        late = threading.Timer(limit_s, end, (process,))
+        late.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                row = parsed(line)
+                say(f"  {shown(row)}" if row else line.rstrip("\n"))
+                rows += [row] if row else []
+            code = process.wait()
+        finally:  # interrupted: what runs is in a session of its own, and would go on
+            late.cancel()
+            end(process)
     took = time.monotonic() - begin
     say(f"  {took:.0f} s")
     if took > limit_s:

@@ -257,7 +257,7 @@ def day(server: ClickHouse, opened: Opened, name: str, load: Load) -> None:
     )[0]
     label = f"ClickHouse: bytes a raw fact with histogram and indexes, of {int(rows):,}"
     row(label, float(each), "B", at_most=25 if load.judged else None)
-    questions(server, opened, judged=load.judged)
+    questions(server, opened, f"ClickHouse, {int(rows) / 1e6:.1f} M facts of 24 h", judged=load.judged)
 
 
 def summed_up(server: ClickHouse, opened: Opened, name: str) -> None:
@@ -284,7 +284,7 @@ def summed_up(server: ClickHouse, opened: Opened, name: str) -> None:
     journal.close()
 
 
-def questions(server: ClickHouse, opened: Opened, *, judged: bool) -> None:
+def questions(server: ClickHouse, opened: Opened, store: str, *, judged: bool) -> None:
     """Top-20 of a node and of all, and two device models side by side.
 
     As a whole answer, asked for the first time (which is what is judged) and again (of hours and days that are
@@ -324,7 +324,7 @@ def questions(server: ClickHouse, opened: Opened, *, judged: bool) -> None:
             queries.run(query, sides[0], 20, sides[1] if len(sides) > 1 else None)
 
         limit = MOST_MS[what] if judged else None
-        name = f"ClickHouse, 10 M facts of 24 h: {NAMES[what]}"
+        name = f"{store}: {NAMES[what]}"
         told(f"{name}, asked for the first time", engine, answer, 5, limit, before=forget)
         told(f"{name}, asked again", engine, answer, 5)
         told(f"{name}, kernels alone from sums", engine, kernels, 5, before=forget)
