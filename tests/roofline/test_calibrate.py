@@ -30,6 +30,17 @@ def test_a_cpu_is_measured(tmp_path):
     assert load_peaks([tmp_path / "peaks.json"], calibration_key(device)) == peaks
 
 
+@pytest.mark.parametrize(("hopeless", "halves"), [(0.0, {"bf16", "fp16"}), (1e9, set())])
+def test_a_half_precision_that_a_small_product_shows_to_be_emulated(monkeypatch, hopeless, halves):
+    """It is not multiplied at full size, which takes seconds a product on some CPUs; any other is, and fp64 always."""
+    monkeypatch.setattr(calibrate, "_ROWS", {"cpu": 64})
+    monkeypatch.setattr(calibrate, "_COPY_BYTES", {"cpu": 1 << 20})
+    monkeypatch.setattr(calibrate, "_MINIMUM_RATIO", 0.0)
+    monkeypatch.setattr(calibrate, "_HOPELESS", hopeless)
+    flops = calibrate.measure(threads=1, budget_s=0.001).flops
+    assert {precision for precision, unit in flops if unit == "matrix"} == {"fp32", "fp64", *halves}
+
+
 def test_the_device_as_the_hook_registers_it():
     """A CPU is its model and thread count: a calibration with other threads is another device's."""
     device = calibrate.device_of(threads=3)

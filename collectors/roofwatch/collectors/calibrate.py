@@ -30,6 +30,7 @@ LOWER = 0.05  # two calibrations of an idle machine differ by less
 _ROWS = {"cpu": 1024, "cuda": 8192}  # of the square product: large enough to hide its start, small enough to repeat
 _COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # far larger than any cache
 _MINIMUM_RATIO = 0.5  # a half-precision product below this share of fp32's is emulated: no ceiling worth the name
+_HOPELESS = 0.1  # the same of a small product: the full one, hundreds of times slower on some CPUs, is not tried then
 
 
 def measure(threads: int | None = None, device: str = "cpu", budget_s: float = _BUDGET_S) -> Peaks:
@@ -185,10 +186,12 @@ def _flops(torch: Any, place: torch.device, budget_s: float) -> dict[tuple[str, 
     A CPU, and NVIDIA's cores without TF32, multiply fp32 (a CPU fp64, too) on their vector units: the product is then
     the vector ceiling as well, since no elementwise op comes as close to it. AMD's GPUs use the matrix unit for these.
     """
-    peaks = {("fp32", "matrix"): _product(torch, place, torch.float32, budget_s)}
+    peaks = {("fp32", "matrix"): (fp32 := _product(torch, place, torch.float32, budget_s))}
     for precision, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("fp64", torch.float64)):
-        peaks[precision, "matrix"] = _product(torch, place, dtype, budget_s)
-    least = _MINIMUM_RATIO * peaks["fp32", "matrix"]
+        small = _ROWS[place.type] // 4
+        if precision == "fp64" or _product(torch, place, dtype, budget_s / 10, small) >= _HOPELESS * fp32:
+            peaks[precision, "matrix"] = _product(torch, place, dtype, budget_s)
+    least = _MINIMUM_RATIO * fp32
     kept = {key: value for key, value in peaks.items() if key[0] in ("fp32", "fp64") or value >= least}
     if place.type == "cpu":
         return kept | {(precision, "vector"): kept[precision, "matrix"] for precision in ("fp32", "fp64")}
@@ -200,8 +203,8 @@ def _flops(torch: Any, place: torch.device, budget_s: float) -> dict[tuple[str, 
     return kept
 
 
-def _product(torch: Any, place: torch.device, dtype: torch.dtype, budget_s: float) -> float:
-    n = _ROWS[place.type]
+def _product(torch: Any, place: torch.device, dtype: torch.dtype, budget_s: float, rows: int | None = None) -> float:
+    n = rows or _ROWS[place.type]
     a, b = (torch.randn(n, n, device=place).to(dtype) for _ in range(2))
     out = torch.empty(n, n, dtype=dtype, device=place)
     return 2 * n**3 / _best(torch, place, lambda: torch.mm(a, b, out=out), budget_s)
