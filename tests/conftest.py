@@ -32,6 +32,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+STARTS_CLICKHOUSE_S = 300  # its start alone may take three minutes (clickhouse_server.START_S)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test is the first to ask for ClickHouse waits for its start."""
+    for item in items:
+        if "clickhouse" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(STARTS_CLICKHOUSE_S))
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real profiler output; tests that use it skip where it is absent, unless it is required."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
 from clickhouse_server import running_clickhouse
 from deploy_containers import Machine, until
 from deploy_files import ROOT, image_check, read
@@ -19,6 +20,7 @@ from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.store.filter import Filter
 
 
+@pytest.mark.timeout(300)  # the engine's start alone may take three minutes
 def test_the_store_runs_on_clickhouse(tmp_path: Path) -> None:
     """Its password comes from a file, its journal lies in its volume, a window that is acknowledged is in `top`."""
     services = read("docker-compose.clickhouse.yml")["services"]

@@ -62,6 +62,7 @@ def test_the_password_goes_to_the_certificate_of_the_ca_alone(site, tmp_path):
         thread.join(5)
 
 
+@pytest.mark.timeout(300)  # the engine's start alone may take three minutes
 def test_a_store_on_clickhouse_over_tls(site, tmp_path):
     """Tables are made and read through a proxy that speaks TLS before the engine, and nothing goes beside it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
