@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from roofwatch.model.record import Window
-from roofwatch.store import database
 from roofwatch.store.database import Database
 from roofwatch.store.ingest import Writer
 from roofwatch.store.unpack import Unpacker
 
-# in_process and store_builders, last, since folders have modules of their own; the import mode leaves the path alone
+# fresh, in_process, store_builders; last, since folders have modules of their own; the import mode leaves it alone
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent / "store"))
 
+import fresh
 import in_process
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -84,7 +84,7 @@ def started(tmp_path: Path) -> Roofwatch:
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     """A fresh SQLite file, open."""
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = fresh.opened(tmp_path / "store.db")
     yield opened
     opened.close()
 

@@ -30,6 +30,7 @@ from roofwatch.store.unpack import Unpacker
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "store"))  # store_builders; the import mode leaves the path alone
 
+import fresh
 from store_builders import (
     CPU,
     GEMM,
@@ -42,8 +43,6 @@ from store_builders import (
     stat,
     window_of,
 )
-
-from roofwatch.store import database
 
 Roofwatch = Callable[..., "subprocess.CompletedProcess[str]"]
 START_NS = 1_800_000_000_000_000_000
@@ -67,7 +66,7 @@ def three_windows() -> list[Window]:
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     """A database that holds them."""
-    opened = database.open(str(tmp_path / "w.db"))
+    opened = fresh.opened(tmp_path / "w.db")
     writer = Writer(opened)
     assert writer.submit(Unpacker().unpack(segment_of(three_windows(), 1))).result(30).reason == ""
     writer.close()

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from roofwatch.model.record import Window
-from roofwatch.store import database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
 
 sys.path.insert(0, str(Path(__file__).parent))  # rank_scenes; the import mode leaves the path alone
 
+import fresh
 from rank_scenes import submit
 
 Ask = Callable[..., dict[str, Any]]
@@ -25,7 +25,7 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Ask]:
     """Put windows into a fresh SQLite store and ask it about its ranks."""
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = fresh.opened(tmp_path / "store.db")
     writer = Writer(opened)
 
     def asked(windows: list[Window], scope: Filter | None = None, limit: int = 0) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import fresh
 import numpy as np
 
 from roofwatch.model.histogram import Histogram
@@ -31,7 +32,6 @@ from roofwatch.model.record import (
     Window,
 )
 from roofwatch.proto import codec
-from roofwatch.store import database
 from roofwatch.store.ingest import Writer
 from roofwatch.store.unpack import Unpacker
 
@@ -135,7 +135,7 @@ def _window(scene: Scene, n: int, rank: int, factors: Sequence[float]) -> Window
 def stored(folder: Path, *scenes: Scene) -> str:
     """The URL of a fresh database that holds the windows of all scenes."""
     url = f"sqlite:///{folder / 'store.db'}"
-    opened = database.open(url)
+    opened = fresh.opened(folder / "store.db")
     writer = Writer(opened)
     unpacker = Unpacker()
     try:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from report_scene import LONG, US, busy, window
 from store_builders import segment_of
 
 from roofwatch.model import report
 from roofwatch.model.record import Window
-from roofwatch.store import database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.queries import Queries
@@ -25,7 +25,7 @@ HOUR = 3_600_000_000_000
 @pytest.fixture
 def ask(tmp_path: Path) -> Iterator[Any]:
     """Store windows, and ask for their report."""
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = fresh.opened(tmp_path / "store.db")
     writer = Writer(opened)
 
     def asked(windows: list[Window], given: Filter | None = None, limit: int = 50) -> dict[str, Any]:

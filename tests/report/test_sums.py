@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from report_scene import window as scene
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, scope, window
 from store_builders import segment_of
 
 from roofwatch.model.record import Window
-from roofwatch.store import database, rollup, schema
+from roofwatch.store import rollup, schema
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
@@ -28,7 +29,7 @@ END_NS = BEGIN_NS + (DAYS + 1) * DAY_NS
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     """A fresh database."""
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = fresh.opened(tmp_path / "store.db")
     yield opened
     opened.close()
 

@@ -15,6 +15,7 @@ from roofwatch.store.ingest import Writer
 sys.path.insert(0, str(Path(__file__).parent))  # store_builders; the import mode leaves the path alone
 
 from clickhouse_server import ClickHouse, running_clickhouse
+from fresh import fresh
 from postgres_server import Postgres, running_postgres
 from store_builders import RunningStore, running_store
 
@@ -61,7 +62,7 @@ def on_postgres(postgres: Postgres, postgres_name: str) -> Iterator[Database]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A fresh SQLite file, a fresh Postgres database: what uses it runs on each."""
     if request.param == "sqlite":
-        yield str(tmp_path / "store.db")
+        yield fresh(tmp_path / "store.db")
         return
     yield request.getfixturevalue("postgres").url(request.getfixturevalue("postgres_name"))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from fresh import fresh
 
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
@@ -194,7 +195,8 @@ def start_store(folder: Path, port: int = 0, database: str | None = None) -> Run
     """Start a store on that database, else on one in the folder, and wait until it listens."""
     port_file = folder / "port"
     port_file.unlink(missing_ok=True)
-    command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{port}", database or str(folder / "store.db"), str(port_file)]
+    at = database or fresh(folder / "store.db")
+    command = [sys.executable, "-c", PROGRAM, f"127.0.0.1:{port}", at, str(port_file)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not port_file.exists():

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from roofwatch.model.answer import estimated, weight_of
 from roofwatch.model.answer_rows import percentile
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.record import Device, Node, Process, Window
-from roofwatch.store import database, retention, rollup, rollup_groups, schema
+from roofwatch.store import retention, rollup, rollup_groups, schema
 from roofwatch.store.blocks import pack
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
@@ -43,7 +44,7 @@ K = schema.kernel_sums.c
 def opened() -> Iterator[Database]:
     """A database of its own: an example of many has no fixture."""
     with tempfile.TemporaryDirectory() as folder:
-        db = database.open(str(Path(folder) / "store.db"))
+        db = fresh.opened(Path(folder) / "store.db")
         yield db
         db.close()
 

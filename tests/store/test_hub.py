@@ -7,13 +7,14 @@ import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import fresh
 import grpc
 import pytest
 from store_builders import hello_of
 
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
 from roofwatch.proto.v1 import roofwatch_pb2_grpc as rpc
-from roofwatch.store import database, hub
+from roofwatch.store import hub
 from roofwatch.store.hub import COMMANDS
 from roofwatch.store.server import Store
 
@@ -48,7 +49,7 @@ def test_commands_reach_their_agent_and_answers_come_back(tmp_path: Path) -> Non
     """A command goes to the agent that is meant and to no other; its result can be waited for."""
 
     async def scenario() -> None:
-        store = Store(database.open(str(tmp_path / "store.db")))
+        store = Store(fresh.opened(tmp_path / "store.db"))
         try:
             port = await store.start("127.0.0.1", 0)
             address = f"127.0.0.1:{port}"
@@ -79,7 +80,7 @@ def test_agent_that_does_not_keep_up_gets_no_more(tmp_path: Path) -> None:
     """Commands for one agent are bounded: the one too many is refused, not kept for ever."""
 
     async def scenario() -> list[bool]:
-        store = Store(database.open(str(tmp_path / "store.db")))
+        store = Store(fresh.opened(tmp_path / "store.db"))
         try:
             store.hub.connect("a", "host")  # nobody reads what is pushed
             return [store.hub.push("a", command_of(str(i))) for i in range(COMMANDS + 2)]
@@ -97,7 +98,7 @@ def test_who_takes_no_acknowledgements_is_read_no_more(tmp_path: Path, monkeypat
     junk = pb.AgentMessage(segment=pb.SegmentEnvelope(id=identity, payload=b"x"))
 
     async def scenario() -> tuple[int, int]:
-        store = Store(database.open(str(tmp_path / "store.db")))
+        store = Store(fresh.opened(tmp_path / "store.db"))
         port = await store.start("127.0.0.1", 0)
         most = sent = 0
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from sqlalchemy import Connection, event, select, text
 from store_builders import GEMM, process_of, segment_of, stat, window_of
@@ -16,7 +17,7 @@ from roofwatch.model.record import Window
 from roofwatch.proto import codec, weight
 from roofwatch.proto.codec import WireError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import catalog, database, ingest, retention, rollup, rollup_groups, schema, unpack
+from roofwatch.store import catalog, ingest, retention, rollup, rollup_groups, schema, unpack
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.histograms import BUCKETS
@@ -38,7 +39,7 @@ def at(name: str, hour: int, pid: int = 100, **more: Any) -> Window:
 
 def opened(folder: Path) -> Database:
     """A new database."""
-    return database.open(str(folder / "s.db"))
+    return fresh.opened(folder / "s.db")
 
 
 def commits_of(db: Database) -> list[float]:

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from rollup_builders import BEGIN_NS, DAY_NS, DAYS, HOUR_NS, processes, window
 from sqlalchemy import func, select
@@ -15,7 +16,7 @@ from store_builders import GEMM, process_of, segment_of, stat, window_of
 from roofwatch.model.errors import UsageError
 from roofwatch.model.record import Trigger, Window
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import database, retention, schema
+from roofwatch.store import retention, schema
 from roofwatch.store.config import Keep
 from roofwatch.store.database import Database
 from roofwatch.store.filter import Filter
@@ -84,7 +85,7 @@ def test_what_is_old_becomes_coarser(db: Database) -> None:
 
 def test_an_answer_says_what_its_rows_come_from(tmp_path: Path) -> None:
     """Rows that are said to come from windows go with them; all others are the same from the sums of days alone."""
-    db = database.open(str(tmp_path / "store.db"))
+    db = fresh.opened(tmp_path / "store.db")
     kept = Keep(10**9, 10**9, 10**9)
     store(db, [at(f"w{i}", i * HOUR_NS, represents_ns=HOUR_NS // 2) for i in range(48)], 1)
     prune_all(db, BEGIN_NS + 9 * DAY_NS, kept)
@@ -128,7 +129,7 @@ def test_answers_are_those_of_a_store_that_kept_everything(tmp_path: Path, level
     draw = random.Random(level)
     of = processes(draw)
     windows = [window(draw, f"{level}-{i}", draw.choice(of)) for i in range(90)]
-    kept, pruned = (database.open(str(tmp_path / f"{name}.db")) for name in ("kept", "pruned"))
+    kept, pruned = (fresh.opened(tmp_path / f"{name}.db") for name in ("kept", "pruned"))
     for db in (kept, pruned):
         store(db, windows[:60], 1)
     keep = Keep(3600, (99 if level == 1 else 1) * 86_400, 99 * 86_400)

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fresh
 import pytest
 from sqlalchemy import event
 from store_builders import process_of
 from test_retention import BEGIN_NS, DAY_NS, HOUR_NS, SHORT, at, count, store
 
-from roofwatch.store import database, retention, schema
+from roofwatch.store import retention, schema
 from roofwatch.store.database import Database
 
 SMALL = {"process_states", "processes", "nodes", "agents", "devices"}  # a row a process, or fewer
@@ -21,7 +22,7 @@ SMALL = {"process_states", "processes", "nodes", "agents", "devices"}  # a row a
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     """A fresh file."""
-    opened = database.open(str(tmp_path / "store.db"))
+    opened = fresh.opened(tmp_path / "store.db")
     yield opened
     opened.close()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import fresh
 import pytest
 from sqlalchemy import text
 from store_builders import GEMM, process_of, segment_of, stat, uid_of, window_of
 
 from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Padding, Window
-from roofwatch.store import database, given_up, retention, rollup
+from roofwatch.store import given_up, retention, rollup
 from roofwatch.store.config import Keep
 from roofwatch.store.filter import Filter
 from roofwatch.store.given_up import GivenUp
@@ -29,7 +30,7 @@ class Ingest:
     """One writer, as long as a store runs."""
 
     def __init__(self, folder: Path) -> None:
-        self.database = database.open(str(folder / "s.db"))
+        self.database = fresh.opened(folder / "s.db")
         self.writer = Writer(self.database)
         self.sequence = 0
 
