@@ -39,7 +39,7 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
     more = 1.0 if scaled is None else float(scaled)
     matches = matched(ours.pieces, theirs.pieces, (ours.units, theirs.units), more)
     found = columns(matches, ours, theirs, alike=same_work(ours, theirs))
-    times = [_time(found.rows, beside, name) for beside, name in ((found.left, "left_ns"), (found.right, "right_ns"))]
+    times = found.times
     parts = _parts(found)
     lost = excess(found.rows, parts, *times)
     parts[0] |= _split(found.rows, parts[0]["difference_ns"], right_behind=lost.right_behind)
@@ -50,11 +50,11 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
         "summary": {
             "per": per,
             "scale": SCALE.get(per, 1),
-            "left": _side(ours, found.left, times[0], found.rows, "left_ns"),
-            "right": _side(theirs, found.right, times[1], found.rows, "right_ns"),
+            "left": _side(ours, found, 0),
+            "right": _side(theirs, found, 1),
             "ratio": float(theirs.time_ns / theirs.units / (ours.time_ns / ours.units)) if ours.time_ns else None,
             "normalised": None if scaled is None else float(scaled),
-            "kernels": _kernels(found.rows, warned),
+            "kernels": _kernels(found, warned),
             "matched": _matched(found.rows),
             "difference_ns": times[1] - times[0],
             "beyond_hardware_ns": times[1] - times[0] - parts[0]["hardware_ns"],
@@ -68,22 +68,20 @@ def compare(left: Side, right: Side, per: str, *, normalise: bool = False, limit
 
 
 def _summed(rows: Sequence[Row]) -> dict[str, int]:
-    return {"rows": len(rows), "left_ns": sum(r.left_ns for r in rows), "right_ns": sum(r.right_ns for r in rows)}
+    return {"rows": len(rows), "left_ns": _sum(rows, 0), "right_ns": _sum(rows, 1)}
 
 
-def _time(rows: Sequence[Row], beside: Mapping[str, int], name: str) -> int:
-    return sum(int(getattr(row, name)) for row in rows) + sum(beside.values())
+def _sum(rows: Sequence[Row], side: int) -> int:
+    """The time of the left (0) or the right (1)."""
+    return sum([r.right_ns for r in rows] if side else [r.left_ns for r in rows])
 
 
-def _side(side: Taken, beside: Mapping[str, int], time_ns: int, rows: Sequence[Row], name: str) -> dict[str, Any]:
-    """One side's figures a unit: ``time_ns`` = ``rows_ns`` − ``overlap_ns`` + ``idle_ns``."""
-    counts, exact = side.side.counts, float(side.units)
+def _side(side: Taken, found: Columns, which: int) -> dict[str, Any]:
+    """The left's (0) or the right's (1) figures a unit: ``time_ns`` = ``rows_ns`` − ``overlap_ns`` + ``idle_ns``."""
+    counts, exact, beside = side.side.counts, float(side.units), (found.left, found.right)[which]
     hidden = {key: -beside.get(key, 0) for key in HIDDEN}
     idle = {key.removeprefix(IDLE): ns for key, ns in beside.items() if key.startswith(IDLE)}
-
-    def total(sort: str) -> int:
-        return sum(getattr(r, name) for r in rows if r.sort == sort)
-
+    communication, copies = (_sum(found.sorts[sort], which) for sort in (COMMUNICATION, COPY))
     outside, startup = a_unit([side.outside_ns, side.startup_ns], side.units)
     return {
         "device": side.side.device,
@@ -93,51 +91,47 @@ def _side(side: Taken, beside: Mapping[str, int], time_ns: int, rows: Sequence[R
         "windows_without": counts.without(side.per),
         "steps": counts.steps or None,
         "units": exact,
-        "time_ns": time_ns,
-        "rows_ns": sum(getattr(r, name) for r in rows),
+        "time_ns": found.times[which],
+        "rows_ns": found.rows_ns[which],
         "overlap_ns": sum(hidden.values()),
         "idle_ns": sum(idle.values()),
         "causes": dict(sorted(idle.items(), key=lambda item: -item[1])),
-        "communication_ns": total(COMMUNICATION),
-        "exposed_communication_ns": total(COMMUNICATION) - hidden["hidden_communication"],
-        "copies_ns": total(COPY),
-        "exposed_copies_ns": total(COPY) - hidden["hidden_copies"],
-        "layout_ns": sum(getattr(r, name) for r in rows if r.tax),
+        "communication_ns": communication,
+        "exposed_communication_ns": communication - hidden["hidden_communication"],
+        "copies_ns": copies,
+        "exposed_copies_ns": copies - hidden["hidden_copies"],
+        "layout_ns": _sum([r for r in found.rows if r.tax], which),
         "outside_ns": outside,
         "startup_ns": startup,
     }
 
 
-def _judged(row: Row) -> bool:
-    return row.expected is not None
-
-
-def _kernels(rows: Sequence[Row], warned: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _kernels(found: Columns, warned: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The matched kernels whose roofs are known on both sides, as one row; and how much of all kernels they are.
 
     Where the rest could be anything, or the sides do other work, ``withheld`` says why there is no ``software_gap``.
     """
-    judged = [r for r in rows if _judged(r)]
+    rows, compute = found.rows, found.sorts[COMPUTE]
+    judged = [r for r in rows if r.expected is not None]
     left, right = math.fsum([r.left_exact for r in judged]), math.fsum([r.right_exact for r in judged])
     roof_left, roof_right = (math.fsum([getattr(r.roofs, name) or 0.0 for r in judged]) for name in ("left", "right"))
     own_left, own_right = _total([r.roofs.own_left for r in judged]), _total([r.roofs.own_right for r in judged])
-    found, expected = ratio(right, left), ratio(roof_right, roof_left)
-    compute = [r for r in rows if r.sort == COMPUTE]
-    shares = [ratio(left, math.fsum(r.left_exact for r in compute)),
-              ratio(right, math.fsum(r.right_exact for r in compute))]  # fmt: skip
+    measured, expected = ratio(right, left), ratio(roof_right, roof_left)
+    shares = [ratio(left, math.fsum([r.left_exact for r in compute])),
+              ratio(right, math.fsum([r.right_exact for r in compute]))]  # fmt: skip
     withheld = _withheld(expected, min(share or 0.0 for share in shares), warned)
     return {
-        "left_ns": sum(r.left_ns for r in judged),
-        "right_ns": sum(r.right_ns for r in judged),
-        "ratio": found,
+        "left_ns": _sum(judged, 0),
+        "right_ns": _sum(judged, 1),
+        "ratio": measured,
         "expected_ratio": expected,
-        "software_gap": None if withheld or found is None or not expected else found / expected,
+        "software_gap": None if withheld or measured is None or not expected else measured / expected,
         "withheld": withheld,
         "left_roof_fraction": None if own_left is None else ratio(own_left, left),
         "right_roof_fraction": None if own_right is None else ratio(own_right, right),
         "left_share": shares[0],
         "right_share": shares[1],
-        "unknown_rows": sum(not _judged(r) and not r.tax and r.ratio is not None for r in compute),
+        "unknown_rows": len([r for r in compute if r.expected is None and not r.tax and r.ratio is not None]),
         "exceeded_rows": sum(_exceeds(r) for r in judged),
     }
 
@@ -163,24 +157,28 @@ def _exceeds(row: Row) -> bool:
 
 def _matched(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
     """Rows and time by how they were matched; ``none`` has no partner."""
-    return {tier or "none": _summed([r for r in rows if r.tier == tier]) for tier in (*TIERS, None)}
+    groups: dict[str | None, list[Row]] = {tier: [] for tier in (*TIERS, None)}
+    for row in rows:
+        groups[row.tier].append(row)
+    return {tier or "none": _summed(of) for tier, of in groups.items()}
 
 
 def _parts(found: Columns) -> list[dict[str, Any]]:
     """Where the time of a unit goes on both sides, in parts that add up to both times."""
-    kernels = [r for r in found.rows if r.sort == COMPUTE]
+    kernels = found.sorts[COMPUTE]
+    others = [r for r in kernels if r.expected is None]
     groups = {
-        "kernels": [r for r in kernels if _judged(r)],
-        "unknown_roof": [r for r in kernels if not r.tax and not _judged(r) and r.ratio is not None],
-        "unmatched": [r for r in kernels if not r.tax and r.ratio is None],
-        "layout": [r for r in kernels if r.tax],
-        "communication": [r for r in found.rows if r.sort == COMMUNICATION],
-        "copies": [r for r in found.rows if r.sort == COPY],
-    }  # fmt: skip
+        "kernels": [r for r in kernels if r.expected is not None],
+        "unknown_roof": [r for r in others if not r.tax and r.ratio is not None],
+        "unmatched": [r for r in others if not r.tax and r.ratio is None],
+        "layout": [r for r in others if r.tax],
+        "communication": found.sorts[COMMUNICATION],
+        "copies": found.sorts[COPY],
+    }
     beside = {"communication": "hidden_communication", "copies": "hidden_copies"}
     parts = []
     for name, rows in groups.items():
-        left, right = sum(r.left_ns for r in rows), sum(r.right_ns for r in rows)
+        left, right = _sum(rows, 0), _sum(rows, 1)
         if name in beside:
             left, right = left + found.left[beside[name]], right + found.right[beside[name]]
         parts.append(_part(name, left, right))

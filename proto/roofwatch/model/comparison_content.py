@@ -11,21 +11,22 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from roofwatch.model.answer_rows import StatSum
 from roofwatch.model.comparison_ops import PRODUCTS, WITH_ADDEND, canonical, unattributed
+from roofwatch.model.interned import Interned, interned
 from roofwatch.model.kinds import Kind, kind_of_op
 from roofwatch.model.record import Bound, Phase, Signature, Vendor
 
 COMPUTE, COPY, COMMUNICATION = "compute", "copy", "communication"  # as the timeline tells them apart
+MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 MOST = 16_000  # signatures remembered: about 30 MB
 # Whose op asked for it itself; what another op needed (a TransData, a Transpose, a Cast) is the layout tax.
 _ASKED_FOR = frozenset({Kind.LAYOUT, Kind.CAST, Kind.COPY_FILL})
 _TRAINING = frozenset({Phase.BACKWARD, Phase.OPTIMIZER})
 _TAX = ("transdata", "transpose", "cast")
 _COPIED = re.compile(r"(memset)|(?:Memcpy |copy)\W*([HDP])(?:to|2)([HDP])(?![a-z])", re.IGNORECASE)
-_COPIES, _COMMUNICATES = Bound.COPY, Bound.COMMUNICATION
+_SORTS = dict.fromkeys(Bound, COMPUTE) | {Bound.COPY: COPY, Bound.COMMUNICATION: COMMUNICATION}
 MATMUL_OPERANDS = 2
 PLACED = 3  # dimensions of an operand of which is known what the first ones are
 
@@ -34,15 +35,21 @@ Key = tuple[str, str | None, bool, bool, tuple[object, ...]]  # sort, op, layout
 
 
 class Content(NamedTuple):
-    """What is known of a signature as a part of one side; ``key``: pieces with the same are one."""
+    """What is known of a signature as a part of one side; ``key``: pieces with the same are one.
+
+    ``same`` stands for the key, ``task`` for op and work: one object where those are equal.
+    """
 
     signature: Signature
     vendor: Vendor | None
     sort: str
     phases: bool
     key: Key
+    same: Interned
+    task: Interned
     name: str | None
     counted: tuple[int, int, str | None, str | None] | None  # FLOPs and bytes of a call, precision, unit
+    modelled: bool  # of ``MODEL_KINDS``
     training: bool
     precision: str | None  # of the matrix unit
     weights: frozenset[object]
@@ -50,20 +57,27 @@ class Content(NamedTuple):
 
 
 _lock = threading.Lock()
-_known: dict[int, Content] = {}
+# By vendor and whether phases are told, and then by the signature's place in memory, which no other takes: it is kept.
+_known: dict[tuple[Vendor | None, bool], dict[int, Content]] = {}
 
 
-def content_of(s: StatSum, *, phases: bool) -> Content:
-    """What is known of a sum's signature; ``phases``: an optimizer's op is no other's."""
-    signature, vendor = s.signature, s.vendor
-    found = _known.get(id(signature))  # kept with its signature, so no other takes its place in memory
-    sort = COPY if s.bound is _COPIES else COMMUNICATION if s.bound is _COMMUNICATES else COMPUTE
-    if found is None or found.sort is not sort or found.vendor is not vendor or found.phases is not phases:
-        found = _content(signature, vendor, sort, phases=phases)
-        with _lock:
-            if len(_known) >= MOST:
-                _known.clear()
-            _known[id(signature)] = found
+def contents_of(
+    signatures: Sequence[Signature], bounds: Sequence[Bound], vendor: Vendor | None, *, phases: bool
+) -> list[Content]:
+    """What is known of signatures with their bounds; ``phases``: an optimizer's op is no other's."""
+    known = _known.get((vendor, phases), {})
+    found = list(map(known.get, map(id, signatures)))
+    for i, (content, bound) in enumerate(zip(found, bounds, strict=True)):
+        if content is None or content.sort is not _SORTS[bound]:
+            found[i] = _remembered(_content(signatures[i], vendor, _SORTS[bound], phases=phases))
+    return cast("list[Content]", found)
+
+
+def _remembered(found: Content) -> Content:
+    with _lock:
+        if sum(map(len, _known.values())) >= MOST:
+            _known.clear()
+        _known.setdefault((found.vendor, found.phases), {})[id(found.signature)] = found
     return found
 
 
@@ -85,7 +99,12 @@ def _content(signature: Signature, vendor: Vendor | None, sort: str, *, phases: 
         (signature.kernel,), precision, training, extents, max((elements for elements, _ in extents), default=0),
         _output(work, operands), _first(shapes), weights,
     )  # fmt: skip
-    return Content(signature, vendor, sort, phases, key, name, counted, training, precision, weights, alone)
+    same, task = interned(key), interned((op, work))
+    modelled = sort == COMPUTE and signature.kind in MODEL_KINDS
+    return Content(
+        signature, vendor, sort, phases, key, same, task, name, counted, modelled, training, precision, weights,
+        alone,
+    )  # fmt: skip
 
 
 def _counted(signature: Signature) -> tuple[int, int, str | None, str | None] | None:

@@ -13,7 +13,7 @@ matched; the rest goes on to the next tier.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -28,6 +28,7 @@ LAYOUT_TAX, OPTIMIZER = "layout tax", "optimizer"  # groups that no recipe makes
 ALIKE = 20  # one part of so many: calls a step differ by as much from window to window, at their edges
 PAIRED = 200  # pieces of one op a side
 NEAR = 0.02  # relative: how far two formulas of one op are apart (a bias, a vector of axes)
+ROUGHLY = 0.9  # further apart than NEAR
 _NOTHING_COMMON = frozenset({Kind.OTHER})  # that two names are unknown makes them no pair
 
 
@@ -103,20 +104,20 @@ def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
 
 def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[list[Pair], _Rest]:
     """Pairs of pieces that are the same work, as much of them as both do; and what is left."""
-    theirs = {content.key: j for j, content in enumerate(right.contents)}
+    theirs = {content.same: j for j, content in enumerate(right.contents)}
     pairs: list[Pair] = []
     rest, more = _Rest([], []), list[Piece]()
     for i, content in enumerate(left.contents):
-        j = theirs.pop(content.key, None)
+        j = theirs.pop(content.same, None)
         if j is None:
             rest.left.append(left[i])
             continue
         share, share_too = _shares(left.calls[i] * weight[0], right.calls[j] * weight[1])
         pairs.append((i, j, share, share_too))
         if share is not None:
-            rest.left.append(left[i].rest(share))
+            rest.left.append(left.rest(i, share))
         elif share_too is not None:
-            more.append(right[j].rest(share_too))
+            more.append(right.rest(j, share_too))
     rest.right = [right[j] for j in theirs.values()] + more
     return pairs, rest
 
@@ -129,33 +130,22 @@ def _shares(a: Number, b: Number) -> tuple[Fraction | None, Fraction | None]:
     return (Fraction(b, a), None) if a > b else (None, Fraction(a, b))
 
 
-def _amounts(left: Piece, right: Piece, weight: tuple[int, int], scale: float) -> tuple[Number, Number]:
+def _amounts(left: Piece, right: Piece, weight: tuple[int, int], *, counted: bool) -> tuple[Number, Number]:
     """Work a unit of two pieces of another size: FLOPs, or bytes; in calls where formulas count it differently."""
-    far = _distance(left, right, scale)
-    if far is None or far > NEAR:
-        return left.calls * weight[0], right.calls * weight[1]
-    return (
-        left.calls * (left.flops or left.bytes or 1) * weight[0],
-        right.calls * (right.flops or right.bytes or 1) * weight[1],
-    )
+    ours, theirs = left.calls * weight[0], right.calls * weight[1]
+    if not counted:
+        return ours, theirs
+    return ours * (left.flops or left.bytes or 1), theirs * (right.flops or right.bytes or 1)
 
 
 def _by_size(rest: _Rest, weight: tuple[int, int], scale: float) -> None:
     """Match pieces of one op whose calls are as large: the nearest pair first, of equally near ones the largest."""
-    theirs = _largest(rest.right)
-    pairs = [
-        (far, -min(a.ns * weight[0], b.ns * weight[1]), *sorted((a.text, b.text)), i, j)
-        for op, ours in _largest(rest.left).items()
-        for i, a in ours
-        for j, b in theirs.get(op, ())
-        if (far := _apart(a, b, scale)) is not None
-    ]
     left, right, added = dict(enumerate(rest.left)), dict(enumerate(rest.right)), _Rest([], [])
-    for *_, i, j in sorted(pairs):
+    for (formulas, _), *_, i, j in sorted(_near(rest, weight, scale)):
         if i not in left or j not in right:
             continue
         ours, other = left.pop(i), right.pop(j)
-        share, share_too = _shares(*_amounts(ours, other, weight, scale))
+        share, share_too = _shares(*_amounts(ours, other, weight, counted=not formulas))
         rest.matches.append(Match(SIZE, (_part(ours, share),), (_part(other, share_too),)))
         if share is not None:
             added.left.append(ours.rest(share))
@@ -164,10 +154,39 @@ def _by_size(rest: _Rest, weight: tuple[int, int], scale: float) -> None:
     rest.left, rest.right = [*left.values(), *added.left], [*right.values(), *added.right]
 
 
+_Near = tuple[tuple[int, float], int, str, str, int, int]  # how far, the time of it, an order, the places
+
+
+def _near(rest: _Rest, weight: tuple[int, int], scale: float) -> Iterator[_Near]:
+    """Pairs of the same work."""
+    theirs = _largest(rest.right)
+    for op, ours in _largest(rest.left).items():
+        sizes = [(j, b, b.most, *_range(b)) for j, b in theirs.get(op, ())]
+        for i, a in ours:
+            least, most_of_it = _range(a)
+            low, high = least * ROUGHLY, most_of_it / ROUGHLY  # most pairs are far apart, which is told at once
+            for j, b, most, lower, upper in sizes:
+                if scale == 1.0 and (lower > high or upper < low) and most != a.most:
+                    continue
+                if (far := _apart(a, b, scale)) is not None:
+                    first, second = sorted((a.text, b.text))
+                    yield far, -min(a.ns * weight[0], b.ns * weight[1]), first, second, i, j
+
+
+def _range(p: Piece) -> tuple[int, int]:
+    """FLOPs of a call, of a range both ends; without any its bytes."""
+    return (p.flops, p.flops_max or p.flops) if p.flops else (p.bytes or 0, p.bytes or 0)
+
+
 def _largest(pieces: Sequence[Piece]) -> dict[tuple[object, ...], list[tuple[int, Piece]]]:
     """The pieces of each op with their places, those with most time: all pairs of them are looked at."""
     found: dict[tuple[object, ...], list[tuple[int, Piece]]] = defaultdict(list)
-    for place, p in sorted(enumerate(pieces), key=lambda one: (-one[1].ns, one[1].text)):
+    times = [-p.ns for p in pieces]
+    order = sorted(range(len(pieces)), key=times.__getitem__)
+    if len(set(times)) < len(times):
+        order.sort(key=lambda place: (times[place], pieces[place].text))
+    for place in order:
+        p = pieces[place]
         if p.op is not None and len(held := found[p.key[:4]]) < PAIRED:
             held.append((place, p))
     return found
@@ -191,12 +210,11 @@ def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:
 
 def _distance(a: Piece, b: Piece, scale: float) -> float | None:
     """Relative; where the right was scaled, so much more of it, or as much: weights do not grow with the batch."""
-    if a.flops and b.flops:
-        ours, theirs = (a.flops, a.flops_max or a.flops), (b.flops, b.flops_max or b.flops)
-    elif a.flops or b.flops or not a.bytes or not b.bytes:
+    if bool(a.flops) != bool(b.flops):
         return None
-    else:
-        ours, theirs = (a.bytes, a.bytes), (b.bytes, b.bytes)
+    ours, theirs = _range(a), _range(b)
+    if not ours[0] or not theirs[0]:
+        return None
     far = _between(ours, theirs)
     return far if scale == 1.0 else min(far, _between(ours, (theirs[0] * scale, theirs[1] * scale)))
 

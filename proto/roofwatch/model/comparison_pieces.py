@@ -8,23 +8,32 @@ from and where to. Pure functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
-from roofwatch.model.answer_rows import StatSum
-from roofwatch.model.comparison_content import COMMUNICATION, COMPUTE, COPY, Content, Key, content_of
+from roofwatch.model.comparison_content import (
+    COMMUNICATION,
+    COMPUTE,
+    COPY,
+    MODEL_KINDS,
+    Content,
+    Key,
+    contents_of,
+)
+from roofwatch.model.comparison_products import Number, Products
+from roofwatch.model.comparison_sums import KernelSums
 from roofwatch.model.kinds import Kind
+from roofwatch.model.record import Vendor
 
-__all__ = ["COMMUNICATION", "COMPUTE", "COPY", "MODEL_KINDS", "Number", "Piece", "Pieces", "Product", "pieces_of"]
+__all__ = ["COMMUNICATION", "COMPUTE", "COPY", "MODEL_KINDS", "Number", "Piece", "Pieces", "pieces_of"]
 
-MODEL_KINDS = frozenset({Kind.MATMUL, Kind.GROUPED_MATMUL, Kind.CONV, Kind.ATTENTION})
 MOST_LEADS = 0.5  # of a piece's time: where less of it is counted, what is counted is not its work
 
-Number = int | Fraction  # a part of a piece has a part of its calls
 Call = tuple[Number, int, int, str | None, str | None]  # calls, FLOPs and bytes of a call, precision, unit
-_Part = tuple[int, StatSum, Content]  # time, what it is the sum of
+_Part = tuple[int, int, float | None, Content]  # time, calls, their roof time
 
 
 class Piece(NamedTuple):
@@ -76,7 +85,12 @@ class Piece(NamedTuple):
         calls = _times(self.calls, up, down)
         roof = None if self.roof_ns is None else self.roof_ns * (up / down)
         counted = tuple([(calls if c[0] == self.calls else _times(c[0], up, down), *c[1:]) for c in self.counted])
-        return Piece(ns, calls, roof, counted, *self[4:])
+        return _made((ns, calls, roof, counted, *self[4:]))
+
+
+_made: Callable[[tuple[Any, ...]], Piece] = partial(
+    tuple.__new__, Piece
+)  # by its fields' names it takes thrice as long
 
 
 def _times(calls: Number, up: int, down: int) -> Fraction:
@@ -84,22 +98,16 @@ def _times(calls: Number, up: int, down: int) -> Fraction:
     return Fraction(calls.numerator * up, calls.denominator * down)
 
 
-class Product(NamedTuple):
-    """What is asked of a product, a convolution or an attention, which its piece tells, too."""
-
-    ns: int
-    calls: Number
-    flops: int | None  # of a call; None where unknown
-    precision: str | None
-    weights: frozenset[object]
-
-
-def products_of(pieces: Iterable[Piece]) -> list[Piece]:
-    """Those of ``MODEL_KINDS`` among some pieces."""
-    return [p for p in pieces if p.kind in MODEL_KINDS and p.sort == COMPUTE]
+def products_of(pieces: Iterable[Piece]) -> Products:
+    """What is told of those of ``MODEL_KINDS`` among some pieces."""
+    some = [p for p in pieces if p.kind in MODEL_KINDS and p.sort == COMPUTE]
+    return Products(
+        [p.ns for p in some], [p.calls for p in some], [p.flops for p in some], [p.precision for p in some],
+        [p.weights for p in some],
+    )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pieces:
     """The pieces of a side. Of a fleet there are thousands, so they are columns: each is made where it is looked at.
 
@@ -127,90 +135,103 @@ class Pieces:
             return found
         return _alone(self.ns[place], self.calls[place], self.roofs[place], self.contents[place])
 
-    def products(self) -> list[Product | Piece]:
+    def rest(self, place: int, share: Fraction) -> Piece:
+        """What ``Piece.rest`` gives of that piece, without making all of it."""
+        found = self.several.get(place)
+        if found is not None:
+            return found.rest(share)
+        up, down, ns, roof = share.numerator, share.denominator, self.ns[place], self.roofs[place]
+        left = down - up
+        roof = None if roof is None else roof * (left / down)
+        return _alone(ns - ns * up // down, Fraction(self.calls[place] * left, down), roof, self.contents[place])
+
+    def products(self) -> Products:
         """What is told of those of ``MODEL_KINDS``."""
-        found: list[Product | Piece] = []
-        for i, (ns, calls, content) in enumerate(zip(self.ns, self.calls, self.contents, strict=True)):
-            if content.signature.kind not in MODEL_KINDS:
-                continue
-            if i in self.several or not calls or content.sort != COMPUTE:
-                found += products_of([self[i]])
-                continue
-            flops = None if content.counted is None else content.counted[0]
-            found.append(Product(ns, calls, flops, content.precision, content.weights))
-        return found
+        places = [place for place, of in enumerate(self.contents) if of.modelled]
+        contents, calls = [self.contents[place] for place in places], [self.calls[place] for place in places]
+        flops = [None if of.counted is None else of.counted[0] for of in contents]
+        precisions, weights = [of.precision for of in contents], [of.weights for of in contents]
+        for place in {*self.several, *(place for place, n in zip(places, calls, strict=True) if not n)} & {*places}:
+            i, piece = places.index(place), self[place]
+            flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
+        return Products([self.ns[place] for place in places], calls, flops, precisions, weights)
 
-    def total(self, sort: str | None = None, *, shapeless: bool = False) -> int:
-        """The time of all of them, or of those of one sort, or of those of one whose shapes are not known."""
-        if sort is None:
-            return sum(self.ns)
+    def total(self, sort: str | None = None) -> int:
+        """The time of all of them, or of those of one sort."""
+        return self._totals[sort]
+
+    @cached_property
+    def _totals(self) -> Mapping[str | None, int]:
+        whole = sum(self.ns)
+        others = [(of.sort, ns) for ns, of in zip(self.ns, self.contents, strict=True) if of.sort is not COMPUTE]
+        found: dict[str | None, int] = {}
+        for sort in (COPY, COMMUNICATION):
+            found[sort] = sum([ns for own, ns in others if own == sort])
+        return {None: whole, COMPUTE: whole - sum(found.values()), **found}
+
+    def shapeless(self) -> int:
+        """The time of those that compute and whose shapes are not known."""
         timed = zip(self.ns, self.contents, strict=True)
-        if shapeless:
-            return sum([ns for ns, of in timed if of.sort == sort and of.signature.shapes is None])
-        return sum([ns for ns, of in timed if of.sort == sort])
+        return sum([ns for ns, of in timed if of.signature.shapes is None and of.sort == COMPUTE])
 
-    @property
+    @cached_property
     def training(self) -> bool:
         """Whether any is of a backward pass or an optimizer."""
-        return any(content.training for content in self.contents) or any(p.training for p in self.several.values())
+        return any(of.training for of in self.contents) or any(p.training for p in self.several.values())
 
 
-def pieces_of(sums: Iterable[StatSum], *, stepping: bool, phases: bool) -> Pieces:
+def pieces_of(sums: KernelSums, vendor: Vendor | None, *, stepping: bool, phases: bool) -> Pieces:
     """The pieces of a side; those without any time are left out.
 
     ``stepping``: only what was launched inside steps. ``phases``: an optimizer's op is no other's.
     """
-    found, places, parts = Pieces(), dict[Key, int](), dict[int, list[_Part]]()
-    firsts: list[StatSum] = []
-    for s in sums:
-        if not (ns := s.step_ns if stepping else s.total_ns):
-            continue
-        content = content_of(s, phases=phases)
-        place = places.setdefault(content.key, len(firsts))
-        if place == len(firsts):
-            firsts.append(s)
-            found.ns.append(ns)
-            found.calls.append(s.step_calls if stepping else s.calls)
-            found.contents.append(content)
-        else:
-            first = found.ns[place], firsts[place], found.contents[place]
-            parts.setdefault(place, [first]).append((ns, s, content))
-    found.roofs.extend(map(_roof_alone, firsts, found.calls, found.contents))
-    for place, of in parts.items():
-        piece = found.several[place] = _several(of, stepping=stepping)  # sorts them
-        found.ns[place], found.calls[place], found.roofs[place] = piece.ns, int(piece.calls), piece.roof_ns
-        found.contents[place] = of[0][2]
-    return found
+    contents = contents_of(sums.signatures, sums.bounds, vendor, phases=phases)
+    times, counts = (sums.step_ns, sums.step_calls) if stepping else (sums.total_ns, sums.calls)
+    roofs = [
+        None if roof is None or of.counted is None else roof * float(part) / calls if calls else 0.0
+        for roof, part, calls, of in zip(sums.roof_total_ns, counts, sums.calls, contents, strict=True)
+    ]
+    return _pieces([part for part in zip(times, counts, roofs, contents, strict=True) if part[0]])
 
 
-def _roof_alone(s: StatSum, calls: int, content: Content) -> float | None:
-    """Roof time of the piece of one sum."""
-    roof = s.roof_total_ns
-    if roof is None or content.counted is None:
-        return None
-    return roof * float(calls) / s.calls if s.calls else 0.0
+def _pieces(parts: list[_Part]) -> Pieces:
+    """What belongs to one piece becomes one, where the first part of it was."""
+    same = [content.same for *_, content in parts]
+    firsts = dict(zip(reversed(same), reversed(range(len(same))), strict=True))
+    several: dict[int, list[_Part]] = {}
+    for i, one in enumerate(same if len(firsts) < len(same) else ()):
+        if (first := firsts[one]) != i:
+            several.setdefault(first, [parts[first]]).append(parts[i])
+    pieces = {first: _several(of) for first, of in several.items()}  # sorts them
+    for first, piece in pieces.items():
+        parts[first] = piece.ns, int(piece.calls), piece.roof_ns, several[first][0][3]
+    kept = sorted(firsts.values())
+    several_ = {kept.index(first): piece for first, piece in pieces.items()}
+    if not parts:
+        return Pieces()
+    ns, calls, roofs, contents = map(list, zip(*map(parts.__getitem__, kept), strict=True))
+    return Pieces(ns, calls, roofs, contents, several_)
 
 
-def _alone(ns: int, calls: int, roof: float | None, content: Content) -> Piece:
+def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:
     """The piece of one sum: what ``_several`` makes of it, without the detours."""
     if content.counted is None:
-        return Piece(ns, calls, None, (), *content.alone)
-    piece = Piece(ns, calls, roof, ((calls, *content.counted),), *content.alone)
+        return _made((ns, calls, None, (), *content.alone))
+    piece = _made((ns, calls, roof, ((calls, *content.counted),), *content.alone))
     return piece if calls or content.sort == COMMUNICATION else piece._replace(flops=None, flops_max=None, bytes=None)
 
 
-def _several(parts: list[_Part], *, stepping: bool) -> Piece:
+def _several(parts: list[_Part]) -> Piece:
     parts.sort(key=lambda p: -p[0])
     if len({ns for ns, *_ in parts}) < len(parts):  # an id is a hash, and not for nothing
-        parts.sort(key=lambda p: (-p[0], p[1].signature.id))
-    lead, ns = parts[0][2], sum(ns for ns, *_ in parts)
-    counted = [part for part in parts if part[2].counted is not None]
-    covered = sum(ns for ns, *_ in counted) >= MOST_LEADS * ns
-    led = [(_calls(s, stepping=stepping), s, content) for _, s, content in (counted if covered else ())]
-    calls = _op_calls(led) or max(_calls(s, stepping=stepping) for _, s, _ in parts)
+        parts.sort(key=lambda p: (-p[0], p[3].signature.id))
+    lead, ns = parts[0][3], sum(ns for ns, *_ in parts)
+    counted = [part for part in parts if part[3].counted is not None]
+    led = counted if sum(ns for ns, *_ in counted) >= MOST_LEADS * ns else []
+    calls = _op_calls(led) or max(calls for _, calls, *_ in parts)
     flops, flops_max, moved = _counts(led, calls, lead)
     return Piece(ns, calls, _roof(led), (), *lead.alone)._replace(
-        counted=tuple((n, *content.counted) for n, _, content in led if content.counted is not None),
+        counted=tuple((n, *content.counted) for _, n, _, content in led if content.counted is not None),
         flops=flops,
         flops_max=flops_max,
         bytes=moved,
@@ -221,21 +242,18 @@ def _several(parts: list[_Part], *, stepping: bool) -> Piece:
     )
 
 
-def _calls(s: StatSum, *, stepping: bool) -> int:
-    return s.step_calls if stepping else s.calls
-
-
 def _op_calls(led: Sequence[_Part]) -> int | None:
     """How often the op was called: kernels of one formula stand for each other, those of several ran together.
 
     On a CPU wrappers that do no work of their own (conv2d around mkldnn_convolution) are records, too.
     """
     if len(led) == 1:
-        return led[0][0]
+        return led[0][1]
     by_formula: dict[str | None, int] = {}
-    working = [one for one in led if one[1].signature.flops or one[1].signature.bytes]
-    for calls, s, _ in working or led:
-        by_formula[s.signature.formula] = by_formula.get(s.signature.formula, 0) + calls
+    working = [one for one in led if one[3].signature.flops or one[3].signature.bytes]
+    for _, calls, _, content in working or led:
+        formula = content.signature.formula
+        by_formula[formula] = by_formula.get(formula, 0) + calls
     return max(by_formula.values(), default=None)
 
 
@@ -245,7 +263,7 @@ def _counts(led: Sequence[_Part], calls: int, lead: Content) -> tuple[int | None
         return None, None, lead.signature.bytes
     if not led or not calls:
         return None, None, None
-    of = [(n, s.signature) for n, s, _ in led]
+    of = [(n, content.signature) for _, n, _, content in led]
     if len(of) == 1 and of[0][0] == calls:
         one = of[0][1]
         return one.flops or 0, one.flops_max, one.bytes or 0
@@ -258,6 +276,5 @@ def _counts(led: Sequence[_Part], calls: int, lead: Content) -> tuple[int | None
 
 def _roof(led: Sequence[_Part]) -> float | None:
     """Roof time of the piece; None where that of any kernel that does its work is unknown."""
-    if not led or any(s.roof_total_ns is None for _, s, _ in led):
-        return None
-    return math.fsum((s.roof_total_ns or 0.0) * float(n) / s.calls for n, s, _ in led if s.calls)
+    roofs = [roof_ns for *_, roof_ns, _ in led if roof_ns is not None]
+    return math.fsum(roofs) if led and len(roofs) == len(led) else None

@@ -9,13 +9,14 @@ only left over of an op or kind is no such work where the sides do not do as muc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from roofwatch.model.comparison_match import GROUP, OPTIMIZER, SAME, SIZE, Match
-from roofwatch.model.comparison_pieces import Piece, products_of
+from roofwatch.model.comparison_pieces import COMPUTE, MODEL_KINDS, Piece, products_of
+from roofwatch.model.comparison_products import Quotient, as_much, by_unit, flops_of
 from roofwatch.model.comparison_sides import Taken
-from roofwatch.model.comparison_work import as_much, flops_of
 from roofwatch.model.record import Peaks
 from roofwatch.model.roofline import roof_time_ns
 
@@ -38,9 +39,9 @@ class Roofs(NamedTuple):
         return self.right / self.left if self.left and self.right else None
 
 
-def roofs_of(match: Match, left: Taken, right: Taken, *, alike: bool) -> Roofs:
-    """The roofs of a match; ``alike``: the sides do as much work."""
-    own_left, own_right = _own(match.left, left), _own(match.right, right)
+def roofs_of(match: Match, left: Taken, right: Taken, units: tuple[float, float], *, alike: bool) -> Roofs:
+    """The roofs of a match; ``units`` are those of both sides, ``alike``: the sides do as much work."""
+    own_left, own_right = _own(match.left, units[0]), _own(match.right, units[1])
     if not match.left or not match.right:
         return Roofs(None, None, own_left, own_right)
     if not _is_one_work(match, left, right, alike=alike):
@@ -58,8 +59,12 @@ def roofs_of(match: Match, left: Taken, right: Taken, *, alike: bool) -> Roofs:
 
 def roofs_of_pair(own_left: float | None, own_right: float | None) -> Roofs:
     """The same of what is one work, from both sides' roof times a unit."""
-    known = own_left is not None and own_right is not None
-    return Roofs(own_left if known else None, own_right if known else None, own_left, own_right)
+    if own_left is None or own_right is None:
+        return Roofs(None, None, own_left, own_right)
+    return _made((own_left, own_right, own_left, own_right))
+
+
+_made: Callable[[tuple[float, ...]], Roofs] = partial(tuple.__new__, Roofs)  # of thousands
 
 
 def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> bool:
@@ -70,15 +75,25 @@ def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> boo
         return True
     if match.tier != SIZE and not alike:
         return False
-    return as_much(flops_of(products_of(match.left), left.units), flops_of(products_of(match.right), right.units))
+    return as_much(by_unit(_flops(match.left), left.units), by_unit(_flops(match.right), right.units))
 
 
-def _own(pieces: Sequence[Piece], side: Taken) -> float | None:
+def _flops(pieces: Sequence[Piece]) -> Quotient | None:
+    """As ``flops_of``; of a single piece without the detours."""
+    if len(pieces) > 1:
+        return flops_of(products_of(pieces))
+    (p,) = pieces
+    if not p.flops or not p.calls or p.kind not in MODEL_KINDS or p.sort != COMPUTE:
+        return None
+    return p.calls.numerator * p.flops, p.calls.denominator
+
+
+def _own(pieces: Sequence[Piece], units: float) -> float | None:
     """Roof time a unit as the records have it; None where that of a piece is unknown."""
     roofs = [p.roof_ns for p in pieces if p.roof_ns is not None]
     if not roofs or len(roofs) < len(pieces):
         return None
-    return math.fsum(roofs) / float(side.units)
+    return (roofs[0] if len(roofs) == 1 else math.fsum(roofs)) / units
 
 
 def _under(pieces: Sequence[Piece], side: Taken, peaks: Peaks) -> float | None:

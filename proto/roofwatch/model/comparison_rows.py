@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -61,13 +62,19 @@ class Row(NamedTuple):
         )
 
 
+_made: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # of thousands
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The two columns: the rows, then what is beside them; each adds up to the time of a unit of its side."""
 
     rows: list[Row]
+    sorts: Mapping[str, list[Row]]  # the same by sort
     left: Mapping[str, int]  # overlap and its hidden parts (negative), idle by cause
     right: Mapping[str, int]
+    rows_ns: tuple[int, int]  # the sums of both sides' rows
+    times: tuple[int, int]  # of a unit of both sides
 
 
 HIDDEN = ("hidden_communication", "hidden_copies", "overlap")
@@ -79,10 +86,13 @@ def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Colu
     times = _times(matches)
     weight = weights((left.units, right.units))
     order = _order(matches, [max(a * weight[0], b * weight[1]) for a, b in times])
-    told = _of_pairs(matches, left, right) + [_of_match(m, left, right, alike=alike) for m in matches.others]
+    units = float(left.units), float(right.units)
+    told = _of_pairs(matches, left, right, units)
+    told += [_of_match(m, left, right, units, alike=alike) for m in matches.others]
     sorts = [told[place][1] for place in order]
-    ours, beside_left = _column([times[place][0] for place in order], sorts, left)
-    theirs, beside_right = _column([times[place][1] for place in order], sorts, right)
+    places = {sort: [i for i, own in enumerate(sorts) if own == sort] for sort in (COMMUNICATION, COPY, COMPUTE)}
+    ours, beside_left = _column([times[place][0] for place in order], places, left)
+    theirs, beside_right = _column([times[place][1] for place in order], places, right)
     (up, down), (up_too, down_too) = ((of.denominator, of.numerator) for of in (left.units, right.units))
     rows = []
     for place, left_ns, right_ns in zip(order, ours, theirs, strict=True):
@@ -91,8 +101,11 @@ def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Colu
         ratio = b * weight[1] / (a * weight[0]) if a and b else None
         expected = None if sort != COMPUTE or tax or ratio is None else roofs.expected
         exact = a * up / down, b * up_too / down_too
-        rows.append(Row(place, matches, tier, sort, tax, roofs, ratio, *exact, expected, left_ns, right_ns))
-    return Columns(rows, beside_left, beside_right)
+        rows.append(_made((place, matches, tier, sort, tax, roofs, ratio, *exact, expected, left_ns, right_ns)))
+    by_sort = {sort: [rows[i] for i in of] for sort, of in places.items()}
+    both = sum(ours), sum(theirs)
+    whole = both[0] + sum(beside_left.values()), both[1] + sum(beside_right.values())
+    return Columns(rows, by_sort, beside_left, beside_right, both, whole)
 
 
 def _times(matches: Matches) -> list[tuple[int, int]]:
@@ -119,9 +132,8 @@ def _order(matches: Matches, times: Sequence[int]) -> list[int]:
 _Told = tuple[str | None, str, bool, Roofs]  # tier, sort, layout tax, roofs
 
 
-def _of_pairs(matches: Matches, left: Taken, right: Taken) -> list[_Told]:
+def _of_pairs(matches: Matches, left: Taken, right: Taken, units: tuple[float, float]) -> list[_Told]:
     """What is told of pairs, as ``_of_match`` does."""
-    units = float(left.units), float(right.units)
     contents, ours, theirs = left.pieces.contents, left.pieces.roofs, right.pieces.roofs
     found: list[_Told] = []
     for i, j, a, b in matches.pairs:
@@ -137,10 +149,10 @@ def _roof(ns: float | None, share: Fraction | None, units: float) -> float | Non
     return ns / units if share is None else ns * (share.numerator / share.denominator) / units
 
 
-def _of_match(match: Match, left: Taken, right: Taken, *, alike: bool) -> _Told:
-    roofs = roofs_of(match, left, right, alike=alike)
-    some = (*match.left, *match.right)
-    tax = some[0].tax if len({p.tax for p in some}) == 1 else lead_of(match).tax
+def _of_match(match: Match, left: Taken, right: Taken, units: tuple[float, float], *, alike: bool) -> _Told:
+    roofs = roofs_of(match, left, right, units, alike=alike)
+    some = match.left + match.right
+    tax = some[0].tax if len(some) == 1 or len({p.tax for p in some}) == 1 else lead_of(match).tax
     return match.tier, some[0].sort, tax, roofs
 
 
@@ -149,20 +161,21 @@ def lead_of(match: Match) -> Piece:
     return max((*match.left, *match.right), key=lambda p: (p.ns, p.kind.value))
 
 
-def _column(times: Sequence[int], sorts: Sequence[str], side: Taken) -> tuple[list[int], dict[str, int]]:
-    """One side's times a unit, in the order of the matches, and what is beside them.
+def _column(times: Sequence[int], places: Mapping[str, Sequence[int]], side: Taken) -> tuple[list[int], dict[str, int]]:
+    """One side's times a unit, in the order of the matches, and what is beside them; ``places`` are those of a sort.
 
     What is hidden of communication follows its rows where the sum is rounded, so that what is exposed is not negative;
     the same with copies.
     """
     hidden = [*side.hidden_ns, side.overlap_ns - sum(side.hidden_ns)]
-    chain: list[tuple[int | str, int]] = []
-    for sort, name, ns in zip((COMMUNICATION, COPY, COMPUTE), HIDDEN, hidden, strict=True):
-        chain += [(i, time) for i, (time, own) in enumerate(zip(times, sorts, strict=True)) if own == sort]
-        chain.append((name, -ns))
-    chain += [(f"{IDLE}{cause}", ns) for cause, ns in side.idle.items()]
-    found = dict(zip((key for key, _ in chain), a_unit([ns for _, ns in chain], side.units), strict=True))
-    return [found[i] for i in range(len(times))], {key: ns for key, ns in found.items() if isinstance(key, str)}
+    keys, chain = list[int | str](), list[int]()
+    for of, name, ns in zip(places.values(), HIDDEN, hidden, strict=True):
+        keys += [*of, name]
+        chain += [*map(times.__getitem__, of), -ns]
+    keys += [f"{IDLE}{cause}" for cause in side.idle]
+    chain += side.idle.values()
+    found = dict(zip(keys, a_unit(chain, side.units), strict=True))
+    return list(map(found.pop, range(len(times)))), {str(key): ns for key, ns in found.items()}
 
 
 def _text(match: Match) -> str:

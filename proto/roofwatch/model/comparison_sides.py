@@ -6,12 +6,14 @@ overlap + idle. All are integers here, sums over so many units; what is shown is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from roofwatch.model.answer_rows import StatSum, sums_of
-from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Piece, Pieces, Product, pieces_of
+from roofwatch.model.answer_rows import sums_of
+from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Pieces, pieces_of
+from roofwatch.model.comparison_products import Products, Quotient, flops_of
+from roofwatch.model.comparison_sums import KernelSums, kernel_sums
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.record import Cause, Peaks, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
@@ -63,7 +65,7 @@ class Side:
     device: str
     vendor: Vendor
     peaks: Peaks
-    sums: Sequence[StatSum]
+    sums: KernelSums
     time: TimelineSum
     stepless_ns: int = 0
     models: frozenset[str] = frozenset()
@@ -117,7 +119,7 @@ def side_of(window: Window, name: str) -> Side:
         device=device.model,
         vendor=device.vendor,
         peaks=device.peaks,
-        sums=sums_of(window),
+        sums=kernel_sums(sums_of(window)),
         time=sum_of(window),
         models=frozenset({process.model} if process.model else ()),
         worlds=frozenset({process.world_size} if process.world_size else ()),
@@ -135,7 +137,8 @@ class Taken:
     per: str
     units: Fraction
     pieces: Pieces
-    products: Sequence[Product | Piece]
+    products: Products
+    flops: Quotient | None  # of all units; None where too little is known of it
     idle: dict[str, int] = field(default_factory=dict)
     overlap_ns: int = 0
     hidden_ns: tuple[int, int] = (0, 0)  # communication, copies
@@ -151,13 +154,14 @@ class Taken:
 def tells_phases(side: Side) -> bool:
     """Whether it is known of any kernel which part of a step launched it."""
     none = Phase.NONE
-    return any(s.signature.phase is not none for s in side.sums)
+    return any(signature.phase is not none for signature in side.sums.signatures)
 
 
 def taken(side: Side, per: str, *, phases: bool) -> Taken:
     """The side by a unit. Of steps, only what was launched inside them counts; the rest is told apart."""
-    pieces = pieces_of(side.sums, stepping=per == STEP, phases=phases)
-    device_ns = sum(s.total_ns for s in side.sums) - side.stepless_ns
+    pieces = pieces_of(side.sums, side.vendor, stepping=per == STEP, phases=phases)
+    products = pieces.products()
+    device_ns = sum(side.sums.total_ns) - side.stepless_ns
     span, busy = round(side.time.sampled.span_ns), round(side.time.sampled.busy_ns)
     steady = side.time.steady()
     idle = {str(cause): c.total_ns for cause, c in sorted(steady.causes.items()) if c.total_ns}
@@ -171,7 +175,8 @@ def taken(side: Side, per: str, *, phases: bool) -> Taken:
         per,
         side.counts.units(per) / SCALE.get(per, 1),
         pieces,
-        pieces.products(),
+        products,
+        flops_of(products),
         idle,
         overlap,
         _hidden(side, pieces, overlap),

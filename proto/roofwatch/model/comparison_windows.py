@@ -33,7 +33,7 @@ def of_windows(left: Taken, right: Taken) -> Found:
         elif without:
             yield ("left_out" if side.per == STEP else "silent"), {"side": name, "count": without}
         yield from _left_out(name, side)
-        kernels, blind = side.pieces.total(COMPUTE), side.pieces.total(COMPUTE, shapeless=True)
+        kernels, blind = side.pieces.total(COMPUTE), side.pieces.shapeless()
         if kernels and blind > WITHOUT_SHAPES * kernels:
             yield "shapes", {"side": name, "share": blind / kernels}
     where = [name for name, side in (("on the left", left), ("on the right", right)) if side.side.counts.python_events]

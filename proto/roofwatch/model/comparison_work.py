@@ -8,17 +8,16 @@ from fractions import Fraction
 from typing import Any
 
 from roofwatch.model.comparison_match import Matches
-from roofwatch.model.comparison_pieces import MODEL_KINDS, Piece, Product
+from roofwatch.model.comparison_pieces import MODEL_KINDS, Piece
+from roofwatch.model.comparison_products import as_much, by_unit
 from roofwatch.model.comparison_sides import CALL, STEP, Taken, tells_phases
 from roofwatch.model.comparison_windows import Found, of_windows
 from roofwatch.model.errors import IncompleteError
+from roofwatch.model.interned import Interned
 from roofwatch.model.kinds import Kind
 
 APART = 0.02  # relative: how far the FLOPs of a step are apart before it is told
-AS_MUCH = 1.1  # times as many FLOPs as on the other side are as much work: formulas, padding and fusions differ
 STRANGERS = 0.5  # of either side's products' time: if more has no size in common with the other's, models differ
-LARGE = 1 << 4096  # a denominator
-KNOWN = 0.9  # of the model kernels' time: with fewer FLOPs known nothing is said about how much work there is
 _TWINS = {"hf32": "tf32"}  # reduced fp32, as one vendor and the other calls it
 
 TEXTS: Mapping[str, str] = {
@@ -72,46 +71,14 @@ def scale_of(left: Taken, right: Taken) -> Fraction:
     return Fraction(flops[0] or 0) / Fraction(flops[1] or 1)
 
 
-Quotient = tuple[int, int]  # of whole numbers, not reduced: for thousands of rows that takes longer than all else
-
-
-def flops_of(products: Sequence[Product | Piece], units: Fraction) -> Quotient | None:
-    """FLOPs a unit of products, convolutions and attention; None where they are not known of nearly all of them."""
-    known = [p for p in products if p.flops is not None]
-    if not any(p.flops for p in known) or sum(p.ns for p in known) < KNOWN * sum(p.ns for p in products):
-        return None
-    up, down = 0, 1
-    for p in known:
-        n, flops = p.calls, p.flops or 0
-        if isinstance(n, int):
-            up += n * flops * down
-        else:
-            up, down = up * n.denominator + n.numerator * flops * down, down * n.denominator
-            if down > LARGE:
-                up, down = Fraction(up, down).as_integer_ratio()
-    return up * units.denominator, down * units.numerator
-
-
 def _flops(side: Taken) -> Fraction | None:
-    found = flops_of(side.products, side.units)
+    found = by_unit(side.flops, side.units)
     return None if found is None else Fraction(*found)
-
-
-def as_much(left: Quotient | None, right: Quotient | None) -> bool:
-    """Whether two counts of FLOPs are as much work; nothing says no where one is unknown."""
-    if left is None or right is None or not left[0] or not right[0]:
-        return True
-    ours, theirs = left[0] * right[1], right[0] * left[1]
-    less, more = (ours, theirs) if ours <= theirs else (theirs, ours)
-    up, down = AS_MUCH.as_integer_ratio()
-    return more * down <= less * up
 
 
 def same_work(left: Taken, right: Taken) -> bool:
     """Whether both sides do as much of the same in a unit, as far as it is known: in FLOPs, and training or not."""
-    return (
-        as_much(*(flops_of(side.products, side.units) for side in (left, right))) and _only_trains(left, right) is None
-    )
+    return as_much(*(by_unit(side.flops, side.units) for side in (left, right))) and _only_trains(left, right) is None
 
 
 def _only_trains(left: Taken, right: Taken) -> str | None:
@@ -157,9 +124,9 @@ def _listed(numbers: frozenset[int]) -> str:
 def _precision(side: Taken) -> str | None:
     """In what most of the products' time is computed."""
     by: dict[str, int] = defaultdict(int)
-    for p in side.products:
-        if p.precision is not None:
-            by[p.precision] += p.ns
+    for precision, ns in zip(side.products.precisions, side.products.ns, strict=True):
+        if precision is not None:
+            by[precision] += ns
     return max(by, key=lambda name: (by[name], name)) if by else None
 
 
@@ -209,7 +176,7 @@ def _dimension(piece: Piece, position: int, rank: int) -> str:
 
 def _strangers(left: Taken, right: Taken) -> Found:
     """Whether the products have other weights: a batch changes one size of a product, a model all or two."""
-    sides = [[(p.ns, p.weights) for p in side.products] for side in (left, right)]
+    sides = [list(zip(side.products.ns, side.products.weights, strict=True)) for side in (left, right)]
     told = [[(ns, sizes) for ns, sizes in side if sizes] for side in sides]
     if not all(told):
         return
@@ -243,13 +210,12 @@ def _tokens(side: Taken) -> float | None:
 def _often(left: Taken, right: Taken, matches: Matches) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
     both = [left.pieces.contents[i] for i, *_ in matches.pairs]
-    same = {(of.key[1], of.key[4]) for of in both if of.signature.kind in MODEL_KINDS and of.signature.shapes}
+    same = {of.task for of in both if of.signature.kind in MODEL_KINDS and of.signature.shapes}
     ours, theirs = (_calls_of(side, same) for side in (left, right))
     return float(theirs / ours) if ours else None
 
 
-def _calls_of(side: Taken, wanted: Collection[tuple[str | None, tuple[object, ...]]]) -> Fraction:
+def _calls_of(side: Taken, wanted: Collection[Interned]) -> Fraction:
     """Calls a unit of the ops on those operands."""
-    ops = {op for op, _ in wanted}  # a work's hash takes longer than all else here
     told = zip(side.pieces.calls, side.pieces.contents, strict=True)
-    return sum(n for n, of in told if of.key[1] in ops and (of.key[1], of.key[4]) in wanted) / side.units
+    return sum([calls for calls, of in told if of.task in wanted]) / side.units

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, case, func, or_, select
+from sqlalchemy import Connection, func, select
 
 from roofwatch.model.comparison import compare as compared
 from roofwatch.model.comparison_sides import PER, STEP, Counts, Side, basis
@@ -16,39 +15,23 @@ from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.gather import ROWS
-from roofwatch.store.one_of import rows_of as rows_of_some
-from roofwatch.store.queries import kernels, timeline
+from roofwatch.store.queries import compare_windows, kernel_sums, timeline
+from roofwatch.store.queries.compare_windows import STEPLESS, Scope
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.memo import once
 from roofwatch.store.queries.plan import plan
 from roofwatch.store.queries.plan_rows import rows_of
-from roofwatch.store.queries.regression_windows import shared
-from roofwatch.store.queries.scope import began, device_matches, owners, windows_of
+from roofwatch.store.queries.scope import windows_of
 from roofwatch.store.queries.states import chosen_states
 from roofwatch.store.rollup_sources import total
-from roofwatch.store.schema import device_sets, device_sums, devices, processes, windows
+from roofwatch.store.schema import device_sums, devices, windows
 
 NAMED = 5  # device models in a sentence
 PEAKS_MOST = 1000  # sets of peaks that are remembered
 CHUNK = 2000  # windows named in one statement
 
-_STEPLESS = or_(windows.c.steps.is_(None), windows.c.steps <= 0)
-_SILENT = or_(windows.c.padding_batches.is_(None), windows.c.padding_batches <= 0)
 _PEAKS: dict[int, Peaks] = {}  # by their id, which is a hash of what they are
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a side means; ``bare``: the same of any device, one object where both sides have the same."""
-
-    scope: Filter
-    bare: Filter
-
-
-def _bare(f: Filter) -> Filter:
-    return replace(f, device=None, vendor=None)
 
 
 def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
@@ -63,12 +46,11 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     per, normalise = _options(asked.options)
     if asked.other is None:
         raise UsageError("compare takes two sides: name what is on the left and what is on the right")
-    sides = {"left": _Asked(asked.scope, _bare(asked.scope)), "right": _Asked(asked.other, _bare(asked.other))}
-    if sides["left"].bare == sides["right"].bare:
-        sides["right"] = _Asked(asked.other, sides["left"].bare)
+    sides = dict(zip(("left", "right"), compare_windows.scopes(asked.scope, asked.other), strict=True))
     for side in sides.values():
-        _counted_ahead(connection, side.bare)
+        compare_windows.ahead(connection, side)
         ahead(connection, side.bare)
+        compare_windows.owners_ahead(connection, side)
     counts = {name: _counts(connection, side) for name, side in sides.items()}
     nothing: dict[str, Any] = {"empty": [], "problem": None, "summary": None, "warnings": [], "rows": []}
     empty = [name for name, found in counts.items() if not found.pairs]
@@ -76,11 +58,13 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
         return nothing | {"empty": empty}
     try:
         unit = basis(counts["left"], counts["right"], per)
+        for side in sides.values():
+            kernel_sums.roofs_ahead(connection, side.asked)
         left, right = (_side(connection, side, name, counts[name], unit) for name, side in sides.items())
         told = compared(left, right, unit, normalise=normalise, limit=asked.limit)
     except IncompleteError as error:  # on the wire it would be a failure of the store
         return nothing | {"problem": str(error)}
-    if common := _shared(connection, sides["left"], sides["right"]):
+    if common := compare_windows.common(connection, sides["left"], sides["right"]):
         warning = {"warning": "shared", "count": common, "text": TEXTS["shared"], "scaled": False}
         told["warnings"].insert(0, warning)
     return nothing | told
@@ -95,10 +79,10 @@ def _options(given: Mapping[str, Any]) -> tuple[str | None, bool]:
     return per, normalise
 
 
-def _counts(connection: Connection, side: _Asked) -> Counts:
+def _counts(connection: Connection, side: Scope) -> Counts:
     """What there is to divide by. How many windows do not tell it, only windows say that are still kept."""
-    found, pairs = figures(connection, side.scope), sum(count for *_, count in _models(connection, side.scope))
-    told = _kept(connection, side).values()
+    found, pairs = figures(connection, side.asked), sum(count for *_, count in _models(connection, side.asked))
+    told = compare_windows.kept(connection, side).values()
     kept, stepless, silent = (sum(column) for column in zip(*told, strict=True)) if told else (0, 0, 0)
     whole = kept == (found["windows"] or 0)
     return Counts(
@@ -113,90 +97,17 @@ def _counts(connection: Connection, side: _Asked) -> Counts:
     )
 
 
-def _kept(connection: Connection, side: _Asked) -> dict[int, tuple[int, ...]]:
-    """Of each process the windows that are still kept: all, those without steps, those that tell no padding."""
-    sets = _sets(connection, side)
-    found: dict[int, tuple[int, ...]] = {}
-    for (process, devices_id), counts in _by_set(connection, side.bare).items():
-        if sets is None or devices_id in sets:
-            before = found.get(process, (0, 0, 0))
-            found[process] = tuple(a + b for a, b in zip(before, counts, strict=True))
-    return found
-
-
-def _by_set(connection: Connection, bare: Filter) -> dict[tuple[int, int], tuple[int, ...]]:
-    """The same by process and set of devices, without regard to what devices: of two device models, one reading."""
-
-    def find() -> dict[tuple[int, int], tuple[int, ...]]:
-        query = _counting(bare)
-        if connection.dialect.name == ROWS:
-            from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
-
-            columns = reading.once(connection, query, _COUNTED)
-            rows: Iterable[Any] = zip(*(columns[name].tolist() for name in _COUNTED), strict=True)
-        else:
-            rows = connection.execute(query)
-        return {(process, of): (count, int(stepless), int(silent)) for process, of, count, stepless, silent in rows}
-
-    return once(connection, bare, "kept", find)
-
-
-_COUNTED = ("process_id", "devices_id", "count", "stepless", "silent")
-
-
-def _counting(bare: Filter) -> Select[Any]:
-    keys = windows.c.process_id, windows.c.devices_id
-    sums = [func.sum(case((one, 1), else_=0)) for one in (_STEPLESS, _SILENT)]
-    columns = (*keys, func.count(), *sums)
-    query: Select[Any] = select(*columns).where(*began(bare.since_unix_ns, bare.until_unix_ns))
-    if owners(bare):
-        query = windows_of(bare, *columns)
-    return query.group_by(*keys)
-
-
-def _counted_ahead(connection: Connection, bare: Filter) -> None:
-    if connection.dialect.name == ROWS:
-        from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
-
-        reading.ahead(connection, reading.text_of(connection, _counting(bare)), _COUNTED)
-
-
-def _sets(connection: Connection, side: _Asked) -> Collection[int] | None:
-    """The sets of devices that hold one that matches; None: any does."""
-    f = side.scope
-    wanted = device_matches(f)
-    if not wanted:
-        return None
-    if connection.dialect.name == ROWS:
-        from roofwatch.store.clickhouse.devices import sets_meant  # noqa: PLC0415  # an extra
-
-        return sets_meant(connection, {of for _, of in _by_set(connection, side.bare)}, f.device, f.vendor)
-    query = select(device_sets.c.id).join(devices, devices.c.id == device_sets.c.device_id).where(*wanted)
-    return once(connection, f, "sets", lambda: frozenset(connection.scalars(query)))
-
-
-def _shared(connection: Connection, left: _Asked, right: _Asked) -> int:
-    """How many windows are on both sides."""
-    if left.bare is not right.bare:
-        return shared(connection, left.scope, right.scope)
-    sets = [of for side in (left, right) if (of := _sets(connection, side)) is not None]
-    return sum(
-        count for (_, devices_id), (count, *_) in _by_set(connection, left.bare).items()
-        if all(devices_id in of for of in sets)
-    )  # fmt: skip
-
-
-def _side(connection: Connection, side: _Asked, name: str, counts: Counts, per: str) -> Side:
-    f = side.scope
+def _side(connection: Connection, side: Scope, name: str, counts: Counts, per: str) -> Side:
+    f = side.asked
     device, vendor = _device(connection, f, name)
-    models, worlds = _told(connection, side)
+    models, worlds = compare_windows.told(connection, side)
     apart = per == STEP and bool(counts.stepless)
     return Side(
         counts=counts,
         device=device,
         vendor=vendor,
-        peaks=_peaks(connection, kernels.leading_peaks(connection, f)),
-        sums=kernels.all_sums(connection, f),
+        peaks=_peaks(connection, kernel_sums.leading_peaks(connection, f)),
+        sums=kernel_sums.columns(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
         models=models,
@@ -233,29 +144,10 @@ def _models(connection: Connection, f: Filter) -> Sequence[tuple[str, str, int]]
     return once(connection, f, "models", find)
 
 
-def _told(connection: Connection, side: _Asked) -> tuple[frozenset[str], frozenset[int]]:
-    """Models and world sizes of the processes that have windows."""
-    of = _processes(connection, side.bare)
-    found = [of[process] for process in _kept(connection, side) if process in of]
-    return frozenset(m for m, _ in found if m is not None), frozenset(w for _, w in found if w is not None)
-
-
-def _processes(connection: Connection, bare: Filter) -> dict[int, tuple[str | None, int | None]]:
-    """Model and world size of every process of a filter; of two device models, one reading."""
-
-    def find() -> dict[int, tuple[str | None, int | None]]:
-        p = processes.c
-        of = sorted({process for process, _ in _by_set(connection, bare)})
-        rows = rows_of_some(connection, select(p.id, p.model, p.world_size), p.id, of)
-        return {process: (model, world) for process, model, world in rows}
-
-    return once(connection, bare, "processes", find)
-
-
 def _stepping(connection: Connection, f: Filter) -> TimelineSum:
     """The timeline of the windows that tell steps."""
     found = TimelineSum()
-    telling = list(connection.scalars(windows_of(f, windows.c.id).where(~_STEPLESS)))
+    telling = list(connection.scalars(windows_of(f, windows.c.id).where(~STEPLESS)))
     for low in range(0, len(telling), CHUNK):
         found.merge(timeline.sums(connection, f, (), telling[low : low + CHUNK]).get((), TimelineSum()))
     return found
@@ -263,7 +155,7 @@ def _stepping(connection: Connection, f: Filter) -> TimelineSum:
 
 def _stepless_ns(connection: Connection, f: Filter) -> int:
     """Device time of the others, of all devices of each: a process runs on devices of one model."""
-    return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(_STEPLESS)) or 0)
+    return int(connection.scalar(windows_of(f, total(windows.c.device_time_ns)).where(STEPLESS)) or 0)
 
 
 def _peaks(connection: Connection, leading: int | None) -> Peaks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
 from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.gathered import gathered
-from roofwatch.store.queries.memo import once
+from roofwatch.store.queries.kernel_sums import Told, known, merge
 from roofwatch.store.queries.plan import plan
 from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.rollup_sources import Conditions
@@ -53,18 +52,10 @@ class SignaturePart(NamedTuple):
     step_ns: int
 
 
-class _Told(NamedTuple):
-    """Devices that are one for an answer."""
-
-    model: str
-    vendor: str
-    peaks_id: int
-
-
 def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of all kernels; with where the devices waited, and what profiling cost."""
     ahead(connection, f)
-    merged, told = _known(connection, f, spread=True)
+    merged, told = known(connection, f, spread=True)
     keys, order = _ranked(merged, told)
     shown = [keys[i] for i in (order[:limit] if limit else order)]
     roofs.ahead(connection, {signature for signature, _ in shown})
@@ -78,7 +69,7 @@ def top(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     }
 
 
-def _unmeasured(merged: Sums, told: Sequence[_Told]) -> list[dict[str, Any]]:
+def _unmeasured(merged: Sums, told: Sequence[Told]) -> list[dict[str, Any]]:
     """Device models whose peaks nobody knows, with the time of their kernels."""
     times = zip(told, _est_by_device(merged, len(told)), strict=True)
     return unmeasured(_ran(*kind, ns) for kind, ns in times)
@@ -97,7 +88,7 @@ def _ran(model: str, vendor: str, peaks: int, est_ns: float) -> Ran:
 
 def unmeasured_of(connection: Connection, f: Filter) -> list[dict[str, Any]]:
     """Device models whose peaks nobody knows (``model.unmeasured``)."""
-    return _unmeasured(*_known(connection, f))
+    return _unmeasured(*known(connection, f))
 
 
 def unmeasured_from(found: Sums, of: Sequence[OfDevice]) -> list[dict[str, Any]]:
@@ -110,7 +101,7 @@ def unmeasured_from(found: Sums, of: Sequence[OfDevice]) -> list[dict[str, Any]]
 
 def roofline(connection: Connection, f: Filter, limit: int) -> dict[str, Any]:
     """Rows of the kernels that have an intensity (shares are of all), and the devices with their peaks."""
-    merged, told = _known(connection, f)
+    merged, told = known(connection, f)
     query = select(signatures.c.id).where(signatures.c.flops.is_not(None), signatures.c.bytes > 0)
     placed = set(connection.scalars(query))
     keys, order = _ranked(merged, told)
@@ -129,57 +120,15 @@ def parts_of(connection: Connection, f: Filter, where: Conditions = ()) -> dict[
     """The sums of every row, without what describes it; ``where`` as in ``gathered``."""
     if where:
         return parts_from(*gathered(connection, f, where=where))
-    return _parts(*_known(connection, f))
-
-
-def all_sums(connection: Connection, f: Filter) -> list[StatSum]:
-    """The sums of all kernels, without histograms; those of a row are together."""
-    merged, told = _known(connection, f)
-    wanted = set(merged.columns[0].tolist())
-    roofs.ahead(connection, wanted)
-    names, roofs_of_peaks = described(connection, wanted), roofs.by_peaks(connection, wanted)
-    vendors = [Vendor(kind.vendor) for kind in told]
-    by_kind = [roofs_of_peaks.get(kind.peaks_id, ({}, {})) for kind in told]
-    kinds = merged.device.tolist()
-    signature, evidence, bound, formula, total, est, step, calls, step_calls, _, _, low, high = merged.columns.tolist()
-    times = [by_kind[kind][0].get(s) for kind, s in zip(kinds, signature, strict=True)]
-    columns = (  # of thousands of rows: none of them is taken apart
-        [names[s] for s in signature], [told[kind].model for kind in kinds], calls, total, list(map(float, est)), low,
-        high, [BOUNDS[b] for b in bound], [EVIDENCES[e] for e in evidence],
-        [None if ns is None else ns * n for ns, n in zip(times, calls, strict=True)],
-        [by_kind[kind][1].get(s) for kind, s in zip(kinds, signature, strict=True)], repeat(None),
-        [None if b < 0 else BOUNDS[b] for b in formula], [vendors[kind] for kind in kinds], step_calls, step,
-    )  # fmt: skip
-    return list(map(StatSum._make, zip(*columns, strict=False)))
-
-
-def leading_peaks(connection: Connection, f: Filter) -> int | None:
-    """The set of peaks by which most of the kernels' time was judged; None where there is none."""
-    merged, told = _known(connection, f)
-    time: dict[int, int] = defaultdict(int)
-    for kind, ns in zip(merged.device.tolist(), merged.columns[COLUMN["total_ns"]].tolist(), strict=True):
-        time[told[kind].peaks_id] += ns
-    return max(time, key=lambda one: (time[one], one)) if time else None
-
-
-def _known(connection: Connection, f: Filter, *, spread: bool = False) -> tuple[Sums, list[_Told]]:
-    """All kernels of a filter, one row as ``_merged`` has them."""
-    return once(connection, f, "kernels", lambda: _merged(*gathered(connection, f, spread=spread)))
+    return _parts(*known(connection, f))
 
 
 def parts_from(found: Sums, of: Sequence[OfDevice]) -> dict[Key, list[SignaturePart]]:
     """The sums of rows that ``gathered`` gives; devices of one model with the same peaks are one."""
-    return _parts(*_merged(found, of))
+    return _parts(*merge(found, of))
 
 
-def _merged(found: Sums, of: Sequence[OfDevice]) -> tuple[Sums, list[_Told]]:
-    """One row a signature, evidence, bound and model with the same peaks; the rows of a signature are together."""
-    told = sorted({_Told(d.model, d.vendor, d.peaks_id) for d in of})
-    number = np.array([told.index(_Told(d.model, d.vendor, d.peaks_id)) for d in of], np.int64)
-    return Sums(found.columns, number[found.device]).reduced(), told
-
-
-def _parts(merged: Sums, told: Sequence[_Told]) -> dict[Key, list[SignaturePart]]:
+def _parts(merged: Sums, told: Sequence[Told]) -> dict[Key, list[SignaturePart]]:
     parts: dict[Key, list[SignaturePart]] = defaultdict(list)
     for kind, row in zip(merged.device.tolist(), merged.columns.T.tolist(), strict=True):
         model, vendor, peaks = told[kind]
@@ -194,13 +143,13 @@ def _parts(merged: Sums, told: Sequence[_Told]) -> dict[Key, list[SignaturePart]
     return parts
 
 
-def _models(told: Sequence[_Told]) -> tuple[list[str], Ints]:
+def _models(told: Sequence[Told]) -> tuple[list[str], Ints]:
     """The device models, ascending, and of each kind of device which it is."""
     names = sorted({kind.model for kind in told})
     return names, np.array([names.index(kind.model) for kind in told], np.int64)
 
 
-def _ranked(merged: Sums, told: Sequence[_Told]) -> tuple[list[Key], list[int]]:
+def _ranked(merged: Sums, told: Sequence[Told]) -> tuple[list[Key], list[int]]:
     """The keys of answer rows, and their order by estimated time, as ``model.answer_rows.rows`` has it."""
     if not len(merged):
         return [], []
@@ -215,7 +164,7 @@ def _ranked(merged: Sums, told: Sequence[_Told]) -> tuple[list[Key], list[int]]:
     return keys, ranks
 
 
-def _of(merged: Sums, told: Sequence[_Told], shown: Sequence[Key]) -> Sums:
+def _of(merged: Sums, told: Sequence[Told], shown: Sequence[Key]) -> Sums:
     """The rows of some keys."""
     wanted = np.array(sorted({signature for signature, _ in shown}), np.int64)
     rows = merged.where(np.isin(merged.columns[0], wanted))
@@ -224,7 +173,7 @@ def _of(merged: Sums, told: Sequence[_Told], shown: Sequence[Key]) -> Sums:
     return rows.where(np.array([(signature, told[kind].model) in keys for signature, kind in pairs], np.bool_))
 
 
-def _whole(merged: Sums, told: Sequence[_Told]) -> float:
+def _whole(merged: Sums, told: Sequence[Told]) -> float:
     """The estimated time of all rows; added in one order wherever they come from, for it may be no whole float."""
     _, model = _models(told)
     order = np.lexsort((model[merged.device], merged.columns[0]))
