@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from roofwatch.model.answer import ratio
@@ -73,7 +74,7 @@ def _summed(rows: Sequence[Row]) -> dict[str, int]:
 
 def _sum(rows: Sequence[Row], side: int) -> int:
     """The time of the left (0) or the right (1)."""
-    return sum([r.right_ns for r in rows] if side else [r.left_ns for r in rows])
+    return sum(map(attrgetter(("left_ns", "right_ns")[side]), rows))
 
 
 def _side(side: Taken, found: Columns, which: int) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import math
 import re
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from roofwatch.model.comparison_ops import PRODUCTS, WITH_ADDEND, canonical, unattributed
 from roofwatch.model.interned import Interned, interned
@@ -34,7 +35,8 @@ Operand = tuple[tuple[int, ...], str]
 Key = tuple[str, str | None, bool, bool, tuple[object, ...]]  # sort, op, layout tax, optimizer, work
 
 
-class Content(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Content:
     """What is known of a signature as a part of one side; ``key``: pieces with the same are one.
 
     ``same`` stands for the key, ``task`` for op and work: one object where those are equal.
@@ -50,6 +52,7 @@ class Content(NamedTuple):
     name: str | None
     counted: tuple[int, int, str | None, str | None] | None  # FLOPs and bytes of a call, precision, unit
     modelled: bool  # of ``MODEL_KINDS``
+    shapeless: bool  # computes on what is not known
     training: bool
     precision: str | None  # of the matrix unit
     weights: frozenset[object]
@@ -100,9 +103,10 @@ def _content(signature: Signature, vendor: Vendor | None, sort: str, *, phases: 
         _output(work, operands), _first(shapes), weights,
     )  # fmt: skip
     same, task = interned(key), interned((op, work))
-    modelled = sort == COMPUTE and signature.kind in MODEL_KINDS
+    computes = sort == COMPUTE
     return Content(
-        signature, vendor, sort, phases, key, same, task, name, counted, modelled, training, precision, weights,
+        signature, vendor, sort, phases, key, same, task, name, counted,
+        computes and signature.kind in MODEL_KINDS, computes and signature.shapes is None, training, precision, weights,
         alone,
     )  # fmt: skip
 

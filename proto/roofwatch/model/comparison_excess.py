@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from roofwatch.model.answer import ratio
@@ -45,7 +46,7 @@ def excess(rows: Sequence[Row], parts: Sequence[Mapping[str, Any]], left_ns: int
     That side is behind which loses the larger share of its own time. Time can be lost in rows of kernels, which have a
     number, and in parts of the time that no kernel's row is.
     """
-    numbers = [i for i, row in enumerate(rows, 1) if row.sort == COMPUTE]
+    numbers = [i for i, sort in enumerate(map(attrgetter("sort"), rows), 1) if sort == COMPUTE]
     others = [part for part in parts if part["part"] not in _KERNEL_PARTS]
     places: list[int | str] = [*numbers, *(part["part"] for part in others)]
     on_right, on_left = ([rows[i - 1].excess_ns(right_behind=side) for i in numbers] for side in (True, False))

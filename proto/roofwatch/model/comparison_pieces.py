@@ -8,10 +8,11 @@ from and where to. Pure functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 from roofwatch.model.comparison_content import (
@@ -98,15 +99,6 @@ def _times(calls: Number, up: int, down: int) -> Fraction:
     return Fraction(calls.numerator * up, calls.denominator * down)
 
 
-def products_of(pieces: Iterable[Piece]) -> Products:
-    """What is told of those of ``MODEL_KINDS`` among some pieces."""
-    some = [p for p in pieces if p.kind in MODEL_KINDS and p.sort == COMPUTE]
-    return Products(
-        [p.ns for p in some], [p.calls for p in some], [p.flops for p in some], [p.precision for p in some],
-        [p.weights for p in some],
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Pieces:
     """The pieces of a side. Of a fleet there are thousands, so they are columns: each is made where it is looked at.
@@ -148,13 +140,15 @@ class Pieces:
     def products(self) -> Products:
         """What is told of those of ``MODEL_KINDS``."""
         places = [place for place, of in enumerate(self.contents) if of.modelled]
-        contents, calls = [self.contents[place] for place in places], [self.calls[place] for place in places]
+        ns, calls = list(map(self.ns.__getitem__, places)), list(map(self.calls.__getitem__, places))
+        contents = list(map(self.contents.__getitem__, places))
         flops = [None if of.counted is None else of.counted[0] for of in contents]
         precisions, weights = [of.precision for of in contents], [of.weights for of in contents]
-        for place in {*self.several, *(place for place, n in zip(places, calls, strict=True) if not n)} & {*places}:
+        uncalled = [place for place, n in zip(places, calls, strict=True) if not n] if 0 in calls else []
+        for place in {*self.several, *uncalled}.intersection(places):
             i, piece = places.index(place), self[place]
             flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
-        return Products([self.ns[place] for place in places], calls, flops, precisions, weights)
+        return Products(ns, calls, flops, precisions, weights)
 
     def total(self, sort: str | None = None) -> int:
         """The time of all of them, or of those of one sort."""
@@ -162,17 +156,15 @@ class Pieces:
 
     @cached_property
     def _totals(self) -> Mapping[str | None, int]:
-        whole = sum(self.ns)
-        others = [(of.sort, ns) for ns, of in zip(self.ns, self.contents, strict=True) if of.sort is not COMPUTE]
-        found: dict[str | None, int] = {}
+        sorts, found = [of.sort for of in self.contents], dict[str | None, int]()
         for sort in (COPY, COMMUNICATION):
-            found[sort] = sum([ns for own, ns in others if own == sort])
+            found[sort] = sum(compress(self.ns, map(sort.__eq__, sorts))) if sort in sorts else 0
+        whole = sum(self.ns)
         return {None: whole, COMPUTE: whole - sum(found.values()), **found}
 
     def shapeless(self) -> int:
         """The time of those that compute and whose shapes are not known."""
-        timed = zip(self.ns, self.contents, strict=True)
-        return sum([ns for ns, of in timed if of.signature.shapes is None and of.sort == COMPUTE])
+        return sum(compress(self.ns, [of.shapeless for of in self.contents]))
 
     @cached_property
     def training(self) -> bool:
@@ -191,26 +183,26 @@ def pieces_of(sums: KernelSums, vendor: Vendor | None, *, stepping: bool, phases
         None if roof is None or of.counted is None else roof * float(part) / calls if calls else 0.0
         for roof, part, calls, of in zip(sums.roof_total_ns, counts, sums.calls, contents, strict=True)
     ]
-    return _pieces([part for part in zip(times, counts, roofs, contents, strict=True) if part[0]])
+    parts = list(zip(times, counts, roofs, contents, strict=True))
+    return _pieces([part for part in parts if part[0]] if 0 in times else parts)
 
 
 def _pieces(parts: list[_Part]) -> Pieces:
     """What belongs to one piece becomes one, where the first part of it was."""
+    if not parts:
+        return Pieces()
     same = [content.same for *_, content in parts]
     firsts = dict(zip(reversed(same), reversed(range(len(same))), strict=True))
     several: dict[int, list[_Part]] = {}
-    for i, one in enumerate(same if len(firsts) < len(same) else ()):
-        if (first := firsts[one]) != i:
+    for i, first in enumerate(map(firsts.__getitem__, same) if len(firsts) < len(same) else ()):
+        if first != i:
             several.setdefault(first, [parts[first]]).append(parts[i])
     pieces = {first: _several(of) for first, of in several.items()}  # sorts them
     for first, piece in pieces.items():
         parts[first] = piece.ns, int(piece.calls), piece.roof_ns, several[first][0][3]
     kept = sorted(firsts.values())
-    several_ = {kept.index(first): piece for first, piece in pieces.items()}
-    if not parts:
-        return Pieces()
     ns, calls, roofs, contents = map(list, zip(*map(parts.__getitem__, kept), strict=True))
-    return Pieces(ns, calls, roofs, contents, several_)
+    return Pieces(ns, calls, roofs, contents, {kept.index(first): piece for first, piece in pieces.items()})
 
 
 def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:

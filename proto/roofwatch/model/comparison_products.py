@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from operator import mul
 from typing import NamedTuple
 
 Number = int | Fraction  # a part of a piece has a part of its calls
@@ -25,28 +24,27 @@ class Products(NamedTuple):
     weights: Sequence[frozenset[object]]
 
 
-def flops_of(products: Products) -> Quotient | None:
-    """Their FLOPs; None where there are none, or they are not known of nearly all of the time."""
-    if None in products.flops:
-        known_ns = sum([ns for ns, flops in zip(products.ns, products.flops, strict=True) if flops is not None])
-        if known_ns < KNOWN * sum(products.ns):
+def flops_of(ns: Sequence[int], calls: Sequence[Number], flops: Sequence[int | None]) -> Quotient | None:
+    """FLOPs of products; None where there are none, or they are not known of nearly all of the time.
+
+    ``flops`` are of a call.
+    """
+    if None in flops:
+        known_ns = sum([own for own, count in zip(ns, flops, strict=True) if count is not None])
+        if known_ns < KNOWN * sum(ns):
             return None
-    counts = [flops or 0 for flops in products.flops]
-    if {int}.issuperset(map(type, products.calls)):
-        up, down = sum(map(mul, products.calls, counts)), 1
-    else:
-        up, down = _added(products.calls, counts)
-    return (up, down) if up else None
-
-
-def _added(calls: Sequence[Number], counts: Sequence[int]) -> Quotient:
     up, down = 0, 1
-    for n, count in zip(calls, counts, strict=True):
+    for n, count in zip(calls, flops, strict=True):
+        if not count:
+            continue
+        if isinstance(n, int):
+            up += n * count * down
+            continue
         of = n.denominator
         up, down = up * of + n.numerator * count * down, down * of
         if down > LARGE:
             up, down = Fraction(up, down).as_integer_ratio()
-    return up, down
+    return (up, down) if up else None
 
 
 def by_unit(flops: Quotient | None, units: Fraction) -> Quotient | None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from roofwatch.model.comparison_match import GROUP, OPTIMIZER, SAME, SIZE, Match
-from roofwatch.model.comparison_pieces import COMPUTE, MODEL_KINDS, Piece, products_of
+from roofwatch.model.comparison_pieces import COMPUTE, MODEL_KINDS, Piece
 from roofwatch.model.comparison_products import Quotient, as_much, by_unit, flops_of
 from roofwatch.model.comparison_sides import Taken
 from roofwatch.model.record import Peaks
@@ -79,13 +79,8 @@ def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> boo
 
 
 def _flops(pieces: Sequence[Piece]) -> Quotient | None:
-    """As ``flops_of``; of a single piece without the detours."""
-    if len(pieces) > 1:
-        return flops_of(products_of(pieces))
-    (p,) = pieces
-    if not p.flops or not p.calls or p.kind not in MODEL_KINDS or p.sort != COMPUTE:
-        return None
-    return p.calls.numerator * p.flops, p.calls.denominator
+    some = [(p.ns, p.calls, p.flops) for p in pieces if p.kind in MODEL_KINDS and p.sort == COMPUTE]
+    return flops_of(*zip(*some, strict=True)) if some else None
 
 
 def _own(pieces: Sequence[Piece], units: float) -> float | None:

@@ -90,7 +90,9 @@ def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Colu
     told = _of_pairs(matches, left, right, units)
     told += [_of_match(m, left, right, units, alike=alike) for m in matches.others]
     sorts = [told[place][1] for place in order]
-    places = {sort: [i for i, own in enumerate(sorts) if own == sort] for sort in (COMMUNICATION, COPY, COMPUTE)}
+    places: dict[str, list[int]] = {COMMUNICATION: [], COPY: [], COMPUTE: []}
+    for i, sort in enumerate(sorts):
+        places[sort].append(i)
     ours, beside_left = _column([times[place][0] for place in order], places, left)
     theirs, beside_right = _column([times[place][1] for place in order], places, right)
     (up, down), (up_too, down_too) = ((of.denominator, of.numerator) for of in (left.units, right.units))

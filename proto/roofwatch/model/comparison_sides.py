@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from operator import attrgetter
 
 from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Pieces, pieces_of
@@ -153,8 +154,7 @@ class Taken:
 
 def tells_phases(side: Side) -> bool:
     """Whether it is known of any kernel which part of a step launched it."""
-    none = Phase.NONE
-    return any(signature.phase is not none for signature in side.sums.signatures)
+    return not {Phase.NONE}.issuperset(map(attrgetter("phase"), side.sums.signatures))
 
 
 def taken(side: Side, per: str, *, phases: bool) -> Taken:
@@ -176,7 +176,7 @@ def taken(side: Side, per: str, *, phases: bool) -> Taken:
         side.counts.units(per) / SCALE.get(per, 1),
         pieces,
         products,
-        flops_of(products),
+        flops_of(*products[:3]),
         idle,
         overlap,
         _hidden(side, pieces, overlap),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Collection
 from weakref import WeakKeyDictionary
 
@@ -29,9 +29,8 @@ class _Known:
     def among(self, wanted: Collection[int]) -> dict[int, Signature]:
         """Those that are known."""
         with self._lock:
-            found = {i: self._found[i] for i in wanted if i in self._found}
-            for i in found:
-                self._found.move_to_end(i)
+            found = {i: one for i in wanted if (one := self._found.get(i)) is not None}
+            deque(map(self._found.move_to_end, found), maxlen=0)
         return found
 
     def add(self, more: dict[int, Signature]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
@@ -87,7 +86,8 @@ def roofs_ahead(connection: Connection, f: Filter) -> None:
 def leading_peaks(connection: Connection, f: Filter) -> int | None:
     """The set of peaks by which most of the kernels' time was judged; None where there is none."""
     merged, told = known(connection, f)
-    time: dict[int, int] = defaultdict(int)
-    for kind, ns in zip(merged.device.tolist(), merged.columns[COLUMN["total_ns"]].tolist(), strict=True):
-        time[told[kind].peaks_id] += ns
+    by_kind, time = np.zeros(len(told), np.int64), dict[int, int]()
+    np.add.at(by_kind, merged.device, merged.columns[COLUMN["total_ns"]])
+    for kind in np.unique(merged.device).tolist():
+        time[told[kind].peaks_id] = time.get(told[kind].peaks_id, 0) + int(by_kind[kind])
     return max(time, key=lambda one: (time[one], one)) if time else None
