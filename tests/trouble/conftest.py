@@ -15,8 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "store"))
 
 from fleet import Place
+from fresh import fresh
 from postgres_server import Postgres, running_postgres
 from store_builders import RunningStore, start_store
+
+from roofwatch.store import database
 
 LONG = os.environ.get("ROOFWATCH_TROUBLE") == "long"
 
@@ -34,6 +37,14 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def template(postgres: Postgres) -> str:
+    """A database of it with our tables and nothing in them."""
+    name = postgres.create()
+    database.open(postgres.url(name)).close()
+    return name
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A fresh database, on each engine."""
@@ -41,7 +52,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         return Place(tmp_path / "store.db")
     server: Postgres = request.getfixturevalue("postgres")
     server.start()  # it may still recover from the test before
-    return Place(tmp_path / "store.db", server, server.create())
+    return Place(tmp_path / "store.db", server, server.create(request.getfixturevalue("template")))
 
 
 @pytest.fixture
@@ -52,6 +63,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RunningStore]]:
     def one(place: Place, port: int = 0) -> RunningStore:
         folder = tmp_path / f"store-{port}" if port else Path(tempfile.mkdtemp(dir=tmp_path, prefix="store-"))
         folder.mkdir(exist_ok=True)
+        if place.postgres is None:
+            fresh(place.file)
         started.append(start_store(folder, port, place.url))
         return started[-1]
 

@@ -59,12 +59,12 @@ def test_killed_store_loses_and_repeats_nothing(tmp_path: Path, place: Place, st
 
 @pytest.mark.slow
 def test_killed_postgres_loses_and_repeats_nothing(
-    tmp_path: Path, postgres: Postgres, start: Start, long: bool
+    tmp_path: Path, postgres: Postgres, template: str, start: Start, long: bool
 ) -> None:
     """Every process of the server gets SIGKILL; it is started again, and the store goes on by itself."""
     kills = 5 if long else 1
     fleet, draw = fleet_of(long, kills * 3.0), random.Random(3)
-    place = Place(tmp_path / "none", postgres, postgres.create())
+    place = Place(tmp_path / "none", postgres, postgres.create(template))
     store = start(place)
     with fleet.sending(store.address):
         for _ in range(kills):
@@ -82,10 +82,12 @@ def test_killed_postgres_loses_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_two_stores_on_one_database(tmp_path: Path, postgres: Postgres, start: Start, long: bool) -> None:
+def test_two_stores_on_one_database(
+    tmp_path: Path, postgres: Postgres, template: str, start: Start, long: bool
+) -> None:
     """Half of the agents speak to each; the server is killed, then one store: all is there once."""
     fleet = fleet_of(long, 4.0)
-    place = Place(tmp_path / "none", postgres, postgres.create())
+    place = Place(tmp_path / "none", postgres, postgres.create(template))
     stores = [start(place), start(place)]
     with fleet.sending(*(store.address for store in stores)):
         time.sleep(1.0)

@@ -19,10 +19,10 @@ Start = Callable[..., RunningStore]
 
 
 @pytest.fixture
-def place(tmp_path: Path, postgres: Postgres) -> Place:
+def place(tmp_path: Path, postgres: Postgres, template: str) -> Place:
     """A database of Postgres, which may still recover from the test before."""
     postgres.start()
-    return Place(tmp_path / "none", postgres, postgres.create())
+    return Place(tmp_path / "none", postgres, postgres.create(template))
 
 
 @pytest.fixture
