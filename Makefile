@@ -39,7 +39,10 @@ torch-npu: $(READY) ## fetch the torch_npu wheel that the hook is checked agains
 # interpreters, intervals and deadlines: three, too. One by one what says of this machine what holds while it is quiet.
 COMPUTE := tests/capture tests/trouble tests/store tests/store_clickhouse tests/fuzz tests/bench tests/packaging tests/trust tests/cli tests/report tests/agent tests/soak tests/timeline tests/reader tests/regressions tests/machines tests/compare tests/ascend tests/padding tests/proto tests/ranks tests/roofline tests/whatif
 LIVE := tests/upgrade tests/deploy tests/e2e/test_ranks.py tests/e2e/test_first_light.py tests/node tests/ascend_live tests/hook
+# Most programs that tests start live for a second, so that compiling our modules anew would be a fifth of their time:
+# what Python compiles is kept, wherever an environment says that it is not to be.
 .PHONY: test
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## run all tests
 	-@$(MAKE) --no-print-directory torch-npu
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(COMPUTE) $(PYTEST_ARGS)
