@@ -8,11 +8,12 @@ from and where to. Pure functions.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import compress
+from itertools import compress, count
 from typing import Any, NamedTuple
 
 from roofwatch.model.comparison_content import (
@@ -145,9 +146,11 @@ class Pieces:
         flops = [None if of.counted is None else of.counted[0] for of in contents]
         precisions, weights = [of.precision for of in contents], [of.weights for of in contents]
         uncalled = [place for place, n in zip(places, calls, strict=True) if not n] if 0 in calls else []
-        for place in {*self.several, *uncalled}.intersection(places):
-            i, piece = places.index(place), self[place]
-            flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
+        if self.several or uncalled:  # of these their piece tells
+            at = dict(zip(places, count(), strict=False))
+            for place in {*self.several, *uncalled} & at.keys():
+                i, piece = at[place], self[place]
+                flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
         return Products(ns, calls, flops, precisions, weights)
 
     def total(self, sort: str | None = None) -> int:
@@ -202,7 +205,7 @@ def _pieces(parts: list[_Part]) -> Pieces:
         parts[first] = piece.ns, int(piece.calls), piece.roof_ns, several[first][0][3]
     kept = sorted(firsts.values())
     ns, calls, roofs, contents = map(list, zip(*map(parts.__getitem__, kept), strict=True))
-    return Pieces(ns, calls, roofs, contents, {kept.index(first): piece for first, piece in pieces.items()})
+    return Pieces(ns, calls, roofs, contents, {bisect_left(kept, first): piece for first, piece in pieces.items()})
 
 
 def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:
