@@ -17,8 +17,10 @@ from little_agent import LittleAgent
 from roofwatch.hook import protocol
 
 LOOP = UNTIL_STDIN_CLOSES + "while not over.is_set():\n    step()\n"
+# The same at a pace, where nothing depends on a job that never waits: others run beside it.
+CALM = "import time\n" + UNTIL_STDIN_CLOSES + "while not over.is_set():\n    step()\n    time.sleep(0.002)\n"
 # Prints, warns, trains until told to stop, and leaves with a code of its own.
-SPEAKS = TRAIN + "print('begins')\n" + LOOP + "print('ends', file=sys.stderr)\nsys.exit(3)\n"
+SPEAKS = TRAIN + "print('begins')\n" + CALM + "print('ends', file=sys.stderr)\nsys.exit(3)\n"
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +72,7 @@ def test_agent_killed_in_a_window_and_started_again(jobs: Jobs, alone: Ended, tm
     assert first.stdout is not None
     assert first.stdout.readline() == "listens\n"
     path = str(tmp_path / "agent.sock")
-    job = jobs.start(
-        SPEAKS.replace("    step()\n", "    step()\n    time.sleep(0.01)\n").replace(
-            "import sys", "import sys, time", 1
-        ),
-        path,
-        run=True,
-    )
+    job = jobs.start(SPEAKS.replace("time.sleep(0.002)", "time.sleep(0.01)"), path, run=True)
     assert first.stdout.readline() == "asked\n"
     time.sleep(0.1)
     first.send_signal(signal.SIGKILL)
@@ -91,7 +87,7 @@ def test_agent_killed_in_a_window_and_started_again(jobs: Jobs, alone: Ended, tm
 
 def test_no_hello_to_an_agent_that_rejected(jobs: Jobs, agent: LittleAgent) -> None:
     """The hook does not come back before 60 s; here, not in the 6 s after which it would after a lost agent."""
-    job = jobs.start(TRAIN + LOOP, agent.path, run=True)
+    job = jobs.start(TRAIN + CALM, agent.path, run=True)
     agent.accept().send({"type": protocol.REJECTED, "reason": "not yours"})
     with pytest.raises(TimeoutError):
         agent.accept(timeout=6)
