@@ -81,7 +81,7 @@ def ready(windows: Sequence[Any], *, narrow: bool) -> list[tuple[list[str], byte
     blocks, some, rows = [], [], 0
     for number, w in enumerate(windows, 1):
         some.append((number, w))
-        rows += len(w.facts)
+        rows += w.rows
         if rows >= ROWS or number == len(windows):
             columns = [batch.facts(some)] if not narrow else list(batch.blocks(some))
             told = [{name: (type_of("kernel_facts", name), of[name]) for name in of} for of in columns]
@@ -133,7 +133,7 @@ def one_round(
     server: ClickHouse, name: str, folder: Path, fleet: Fleet, windows: Sequence[Any], blocks: Sequence[Blocks]
 ) -> Round:
     """Both ways of raw inserts, then a store; its first minute, in which everything is new, is not counted."""
-    rows, minutes = sum(len(w.facts) for w in windows), len(fleet[0])
+    rows, minutes = sum(w.rows for w in windows), len(fleet[0])
     counted = rows * (minutes - 1) / minutes
     opened = database.open(server.url(name))
     assert isinstance(opened, Opened)

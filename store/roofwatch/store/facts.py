@@ -49,13 +49,12 @@ class Kernels:
     ends: tuple[int, ...]  # where the rows of each window end, after where the first begin
     cells: tuple[int, ...]  # the same of counts of histograms
 
-    def facts(self, place: int) -> Facts:
-        """Those of one window."""
+    def facts(self, place: int, *, narrow: bool = False) -> Facts:
+        """Those of one window; ``narrow``: counts of histograms as they came, which must not be added up."""
         rows, cells = slice(*self.ends[place : place + 2]), slice(*self.cells[place : place + 2])
         of = self.histograms
-        return Facts(
-            self.columns[:, rows], Histograms(of.lows[rows], of.lengths[rows], of.counts[cells].astype(np.int64))
-        )
+        counts = of.counts[cells] if narrow else of.counts[cells].astype(np.int64)
+        return Facts(self.columns[:, rows], Histograms(of.lows[rows], of.lengths[rows], counts))
 
     def count(self, place: int) -> int:
         """How many are those of one window."""

@@ -46,6 +46,11 @@ class UnpackedWindow:
         """Its kernels."""
         return self.kernels.facts(self.place)
 
+    @property
+    def rows(self) -> int:
+        """How many these are."""
+        return self.kernels.count(self.place)
+
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:

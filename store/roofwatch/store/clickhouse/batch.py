@@ -90,7 +90,7 @@ class Tables:
         running = [
             self.kernels.submit(_kernels, connection.engine, kept, f"{batch.token}-kernel_facts{part or ''}")
             for part, windows in enumerate(batch.parts)
-            if (kept := [(number, w) for number, w in windows if number not in batch.late and len(w.facts)])
+            if (kept := [(number, w) for number, w in windows if number not in batch.late and w.rows])
         ]
         try:
             self._others(connection, batch, running)
@@ -107,8 +107,8 @@ class Tables:
         """Write what is new of dimensions, and what windows are made of beside kernels."""
         sink = Sink()
         self._collect(sink, batch)
-        kept = [(number, w) for number, w in batch.windows if number not in batch.late and len(w.facts)]
-        counts = {"window_id": [number for number, _ in kept], "rows": [len(w.facts) for _, w in kept]}
+        kept = [(number, w) for number, w in batch.windows if number not in batch.late and w.rows]
+        counts = {"window_id": [number for number, _ in kept], "rows": [w.rows for _, w in kept]}
         told = [(table, sink.columns(table), "") for table in DIMENSIONS if table in sink.flat]
         told += [(table, sink.columns(table), f"{batch.token}-{table}") for table in PARTS if table in sink.flat]
         for table, columns, token in (*told, ("kernel_blocks", counts, f"{batch.token}-kernel_blocks")):
@@ -182,7 +182,7 @@ def blocks(of: Numbered) -> Iterator[dict[str, Any]]:
     rows = 0
     for one in ordered:
         some.append(one)
-        rows += len(one[1].facts)
+        rows += one[1].rows
         if rows >= BLOCK_ROWS:
             yield facts(some)
             some, rows = [], 0
@@ -192,8 +192,9 @@ def blocks(of: Numbered) -> Iterator[dict[str, Any]]:
 
 def facts(of: Numbered) -> dict[str, Any]:
     """The kernels of windows as columns of ``kernel_facts``."""
-    counts = [len(w.facts) for _, w in of]
-    matrix = np.concatenate([w.facts.columns for _, w in of], axis=1)
+    kernels = [w.kernels.facts(w.place, narrow=True) for _, w in of]
+    counts = [len(one) for one in kernels]
+    matrix = np.concatenate([one.columns for one in kernels], axis=1)
     device = matrix[FACT.index("device")]
     # Of every (window, position) its device and weight, one window after the other.
     sizes = [len(w.devices) for _, w in of]
@@ -204,7 +205,7 @@ def facts(of: Numbered) -> dict[str, Any]:
     def repeated(values: list[int]) -> Any:
         return np.repeat(np.array(values, np.int64), counts)
 
-    buckets, told = sparse(Histograms.joined([w.facts.histograms for _, w in of]))
+    buckets, told = sparse(Histograms.joined([one.histograms for one in kernels]))
     return {
         "process_id": repeated([w.process_id for _, w in of]),
         "start_unix_ns": repeated([w.window.start_unix_ns for _, w in of]),

@@ -201,7 +201,7 @@ def _of_late(known: shared.Devices, late: Numbered) -> Sums:
     """The kernels of windows as sums of their devices."""
     parts = []
     for _, w in late:
-        if not len(w.facts):
+        if not w.rows:
             continue
         start = w.window.start_unix_ns
         own = [known.number(shared.OfDevice(i, "", "", 0, w.process_id, start)) for i in w.devices]
