@@ -36,7 +36,7 @@ class Sums:
         return int(self.columns.shape[1])
 
     def reduced(self) -> Sums:
-        """One row a device and key."""
+        """One row a device and key; these rows themselves where they are that already, so neither is to be changed."""
         if not len(self):
             return self
         code = _code(self.columns, self.device)
@@ -96,7 +96,7 @@ def _is_in_order(columns: Ints, code: Ints) -> bool:
     apart = np.diff(columns[0])
     if not ((apart > 0) | ((apart == 0) & (np.diff(code) > 0))).all():
         return False
-    return bool(columns[EST].max() <= MOST)
+    return int(columns[EST].max()) <= MOST  # numpy would compare floats, of which MOST + 1 is MOST
 
 
 def _groups(signature: Ints, code: Ints) -> tuple[Ints, Ints]:
