@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Any
 
 from sqlalchemy import Connection, Select, case, func, or_, select
@@ -45,27 +46,30 @@ def scopes(left: Filter, right: Filter) -> tuple[Scope, Scope]:
 
 def kept(connection: Connection, side: Scope) -> dict[int, tuple[int, ...]]:
     """Of each process the windows that are still kept: all, those without steps, those that tell no padding."""
-    sets = sets_of(connection, side)
-    found: dict[int, tuple[int, ...]] = {}
-    for (process, devices_id), counts in _by_set(connection, side.bare).items():
-        if sets is None or devices_id in sets:
-            before = found.get(process, (0, 0, 0))
-            found[process] = tuple(a + b for a, b in zip(before, counts, strict=True))
-    return found
+
+    def find() -> dict[int, tuple[int, ...]]:
+        sets = sets_of(connection, side)
+        found: dict[int, tuple[int, ...]] = {}
+        for (process, devices_id), counts in _by_set(connection, side.bare).items():
+            if sets is None or devices_id in sets:
+                before = found.get(process)
+                found[process] = counts if before is None else tuple(map(add, before, counts))
+        return found
+
+    return once(connection, side.asked, "kept of a side", find)
 
 
 def _by_set(connection: Connection, bare: Filter) -> dict[tuple[int, int], tuple[int, ...]]:
     """The same by process and set of devices, without regard to what devices: of two device models, one reading."""
 
     def find() -> dict[tuple[int, int], tuple[int, ...]]:
-        query = _counting(bare)
         if connection.dialect.name == ROWS:
             from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
 
-            columns = reading.once(connection, query, _COUNTED)
+            columns = reading.kept(connection, _counting_text(connection, bare), _COUNTED)
             rows: Iterable[Any] = zip(*(columns[name].tolist() for name in _COUNTED), strict=True)
         else:
-            rows = connection.execute(query)
+            rows = connection.execute(_counting(bare))
         return {(process, of): (count, int(stepless), int(silent)) for process, of, count, stepless, silent in rows}
 
     return once(connection, bare, "kept", find)
@@ -81,12 +85,19 @@ def _counting(bare: Filter) -> Select[Any]:
     return query.group_by(*keys)
 
 
+def _counting_text(connection: Connection, bare: Filter) -> str:
+    """The same as it travels to ClickHouse."""
+    from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
+
+    return once(connection, bare, "counting", lambda: reading.text_of(connection, _counting(bare)))
+
+
 def ahead(connection: Connection, side: Scope) -> None:
     """Say that these windows will be counted, where another engine reads them meanwhile."""
     if connection.dialect.name == ROWS:
         from roofwatch.store.clickhouse import reading  # noqa: PLC0415  # an extra
 
-        reading.ahead(connection, reading.text_of(connection, _counting(side.bare)), _COUNTED)
+        reading.ahead(connection, _counting_text(connection, side.bare), _COUNTED)
 
 
 def owners_ahead(connection: Connection, side: Scope) -> None:
@@ -108,7 +119,8 @@ def sets_of(connection: Connection, side: Scope) -> Collection[int] | None:
     if connection.dialect.name == ROWS:
         from roofwatch.store.clickhouse.devices import sets_meant  # noqa: PLC0415  # an extra
 
-        return sets_meant(connection, {of for _, of in _by_set(connection, side.bare)}, f.device, f.vendor)
+        told = {of for _, of in _by_set(connection, side.bare)}
+        return once(connection, f, "sets", lambda: sets_meant(connection, told, f.device, f.vendor))
     query = select(device_sets.c.id).join(devices, devices.c.id == device_sets.c.device_id).where(*wanted)
     return once(connection, f, "sets", lambda: frozenset(connection.scalars(query)))
 
@@ -158,4 +170,7 @@ def _rows(connection: Connection, bare: Filter, wanted: Sequence[int]) -> Iterab
 
 
 def _of_processes(some: Sequence[int]) -> str:
-    return f"SELECT {', '.join(_OF_PROCESS)} FROM processes WHERE id IN ({','.join(map(str, some))})"  # noqa: S608 - our own words
+    from roofwatch.store.clickhouse.reading import ALONE  # noqa: PLC0415  # an extra
+
+    read = f"SELECT {', '.join(_OF_PROCESS)} FROM processes"  # noqa: S608 - our own words
+    return f"{read} WHERE id IN ({','.join(map(str, some))}) {ALONE}"
