@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from roofwatch.model.comparison_ops import PRODUCTS, WITH_ADDEND, canonical, unattributed
+from roofwatch.model.comparison_ops import FAMILIES, PRODUCTS, WITH_ADDEND, canonical, unattributed
 from roofwatch.model.interned import Interned, interned
 from roofwatch.model.kinds import Kind, kind_of_op
 from roofwatch.model.record import Bound, Phase, Signature, Vendor
@@ -68,7 +68,7 @@ def contents_of(
     signatures: Sequence[Signature], bounds: Sequence[Bound], vendor: Vendor | None, *, phases: bool
 ) -> list[Content]:
     """What is known of signatures with their bounds; ``phases``: an optimizer's op is no other's."""
-    known = _known.get((vendor, phases), {})
+    known = _known.get((vendor, phases), {})  # if another thread forgets it meanwhile, it is still right
     found = list(map(known.get, map(id, signatures)))
     for i, (content, bound) in enumerate(zip(found, bounds, strict=True)):
         if content is None or content.sort is not _SORTS[bound]:
@@ -101,6 +101,8 @@ def _content(signature: Signature, vendor: Vendor | None, sort: str, *, phases: 
         *counts, key, *key, str(work), signature.kind, signature.shapes, signature.dtypes, (name,) if name else (),
         (signature.kernel,), precision, training, extents, max((elements for elements, _ in extents), default=0),
         _output(work, operands), _first(shapes), weights,
+        None if op is None else interned(key[:4]),
+        None if op is None else interned((sort, FAMILIES.get(op, op), *key[2:4])),
     )  # fmt: skip
     same, task = interned(key), interned((op, work))
     computes = sort == COMPUTE

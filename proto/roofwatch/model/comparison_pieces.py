@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, partial
-from itertools import compress, count
+from itertools import compress
 from typing import Any, NamedTuple
 
 from roofwatch.model.comparison_content import (
@@ -27,6 +27,7 @@ from roofwatch.model.comparison_content import (
 )
 from roofwatch.model.comparison_products import Number, Products
 from roofwatch.model.comparison_sums import KernelSums
+from roofwatch.model.interned import Interned
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Vendor
 
@@ -72,6 +73,8 @@ class Piece(NamedTuple):
     output: int | None  # elements of a product's result
     first: tuple[int, ...] | None  # extents of the first operand, where it is known what they are
     weights: frozenset[object]  # what its weight's sizes may be
+    of_op: Interned | None  # what pieces of one op have in common, and…
+    of_family: Interned | None  # …of ops that are one where sizes do not matter
 
     def part(self, share: Fraction) -> Piece:
         """So much of it; with ``rest`` of the same share it adds up to the whole."""
@@ -90,9 +93,8 @@ class Piece(NamedTuple):
         return _made((ns, calls, roof, counted, *self[4:]))
 
 
-_made: Callable[[tuple[Any, ...]], Piece] = partial(
-    tuple.__new__, Piece
-)  # by its fields' names it takes thrice as long
+# A piece of its fields in their order: by their names it takes thrice as long.
+_made: Callable[[tuple[Any, ...]], Piece] = partial(tuple.__new__, Piece)
 
 
 def _times(calls: Number, up: int, down: int) -> Fraction:
@@ -145,12 +147,11 @@ class Pieces:
         contents = list(map(self.contents.__getitem__, places))
         flops = [None if of.counted is None else of.counted[0] for of in contents]
         precisions, weights = [of.precision for of in contents], [of.weights for of in contents]
-        uncalled = [place for place, n in zip(places, calls, strict=True) if not n] if 0 in calls else []
-        if self.several or uncalled:  # of these their piece tells
-            at = dict(zip(places, count(), strict=False))
-            for place in {*self.several, *uncalled} & at.keys():
-                i, piece = at[place], self[place]
-                flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
+        if self.several or 0 in calls:  # what is of several sums, or was never called: there the piece tells
+            for i, place in enumerate(places):
+                if not calls[i] or place in self.several:
+                    piece = self[place]
+                    flops[i], precisions[i], weights[i] = piece.flops, piece.precision, piece.weights
         return Products(ns, calls, flops, precisions, weights)
 
     def total(self, sort: str | None = None) -> int:
@@ -195,8 +196,9 @@ def _pieces(parts: list[_Part]) -> Pieces:
     if not parts:
         return Pieces()
     same = [content.same for *_, content in parts]
+    # Where the first part of each piece is: backwards, for what is written last stays.
     firsts = dict(zip(reversed(same), reversed(range(len(same))), strict=True))
-    several: dict[int, list[_Part]] = {}
+    several: dict[int, list[_Part]] = {}  # by that place
     for i, first in enumerate(map(firsts.__getitem__, same) if len(firsts) < len(same) else ()):
         if first != i:
             several.setdefault(first, [parts[first]]).append(parts[i])

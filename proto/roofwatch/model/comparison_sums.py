@@ -10,7 +10,7 @@ from roofwatch.model.record import Bound, Signature
 
 
 class KernelSums(NamedTuple):
-    """Columns of ``StatSum``: a row for each signature, bound and evidence; those of a signature are together."""
+    """Columns of ``StatSum``: a row for each signature, bound and evidence, of a file also for each device."""
 
     signatures: list[Signature]
     bounds: list[Bound]
