@@ -19,8 +19,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from roofwatch.model.comparison_groups import grouped
-from roofwatch.model.comparison_ops import FAMILIES
 from roofwatch.model.comparison_pieces import Number, Piece, Pieces
+from roofwatch.model.interned import Interned
 from roofwatch.model.kinds import Kind
 
 SAME, SIZE, GROUP, OP, KIND = TIERS = ("same", "size", "group", "op", "kind")
@@ -86,7 +86,7 @@ def matched(left: Pieces, right: Pieces, units: tuple[Fraction, Fraction], scale
     groups, rest.left, rest.right = grouped(rest.left, rest.right, of_unit)
     rest.matches += [Match(GROUP, ours, theirs, name) for name, ours, theirs in groups]
     _optimizers(rest)
-    _by(rest, OP, _family)
+    _by(rest, OP, lambda p: p.of_family)
     _by(rest, KIND, lambda p: None if p.tax or p.kind in _NOTHING_COMMON else (p.sort, p.kind))
     rest.matches += [Match(None, one, (), name) for name, one in _alone(rest.left)]
     rest.matches += [Match(None, (), one, name) for name, one in _alone(rest.right)]
@@ -161,13 +161,15 @@ def _near(rest: _Rest, weight: tuple[int, int], scale: float) -> Iterator[_Near]
     """Pairs of the same work."""
     theirs = _largest(rest.right)
     for op, ours in _largest(rest.left).items():
-        sizes = [(j, b, b.most, *_range(b)) for j, b in theirs.get(op, ())]
+        if op not in theirs:
+            continue
+        sizes = [(j, b, b.most, *_range(b)) for j, b in theirs[op]]
         for i, a in ours:
-            least, most_of_it = _range(a)
-            low, high = least * ROUGHLY, most_of_it / ROUGHLY  # most pairs are far apart, which is told at once
+            least, largest = _range(a)
+            low, high, own = least * ROUGHLY, largest / ROUGHLY, a.most
             for j, b, most, lower, upper in sizes:
-                if scale == 1.0 and (lower > high or upper < low) and most != a.most:
-                    continue
+                if (lower > high or upper < low) and most != own and scale == 1.0:
+                    continue  # most pairs are far apart, which is told at once
                 if (far := _apart(a, b, scale)) is not None:
                     first, second = sorted((a.text, b.text))
                     yield far, -min(a.ns * weight[0], b.ns * weight[1]), first, second, i, j
@@ -178,22 +180,19 @@ def _range(p: Piece) -> tuple[int, int]:
     return (p.flops, p.flops_max or p.flops) if p.flops else (p.bytes or 0, p.bytes or 0)
 
 
-def _largest(pieces: Sequence[Piece]) -> dict[tuple[object, ...], list[tuple[int, Piece]]]:
+def _largest(pieces: Sequence[Piece]) -> dict[Interned, list[tuple[int, Piece]]]:
     """The pieces of each op with their places, those with most time: all pairs of them are looked at."""
-    found: dict[tuple[object, ...], list[tuple[int, Piece]]] = defaultdict(list)
+    found: dict[Interned, list[tuple[int, Piece]]] = defaultdict(list)
     times = [-p.ns for p in pieces]
     order = sorted(range(len(pieces)), key=times.__getitem__)
     if len(set(times)) < len(times):
         order.sort(key=lambda place: (times[place], pieces[place].text))
     for place in order:
         p = pieces[place]
-        if p.op is not None and len(held := found[p.key[:4]]) < PAIRED:
+        of = p.of_op
+        if of is not None and len(held := found[of]) < PAIRED:
             held.append((place, p))
     return found
-
-
-def _family(p: Piece) -> Hashable:
-    return None if p.op is None else (p.sort, FAMILIES.get(p.op, p.op), p.tax, p.optimizer)
 
 
 def _apart(a: Piece, b: Piece, scale: float) -> tuple[int, float] | None:

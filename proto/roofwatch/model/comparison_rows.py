@@ -114,7 +114,7 @@ def _times(matches: Matches) -> list[tuple[int, int]]:
     """Both sides' time of each match."""
     left, right = matches.left.ns, matches.right.ns
     found = [(_share(left[i], a), _share(right[j], b)) for i, j, a, b in matches.pairs]
-    return found + [(sum(p.ns for p in m.left), sum(p.ns for p in m.right)) for m in matches.others]
+    return found + [(sum([p.ns for p in m.left]), sum([p.ns for p in m.right])) for m in matches.others]
 
 
 def _share(ns: int, share: Fraction | None) -> int:
