@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from comparison_scene import LEFT, LEFT_TOO, RIGHT, compared, row, signature, stat, window
 
+from roofwatch.model.comparison_groups import RECIPES, Recipe
 from roofwatch.model.comparison_ops import canonical
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, Device, KernelStat, Phase, Vendor
@@ -285,3 +286,9 @@ def test_unknown_peaks_leave_the_expectation_unknown_and_counted() -> None:
     assert found["left_roof_fraction"] is not None
     assert found["right_roof_fraction"] is None
     assert (kernels["expected_ratio"], kernels["unknown_rows"], kernels["left_share"]) == (None, 1, 0.0)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_no_fused_piece_is_part_of_another(recipe: Recipe) -> None:
+    """What may do a fused piece's work is looked for once a recipe: it stays the same but for what a group takes."""
+    assert recipe.fused.isdisjoint(frozenset().union(recipe.besides, recipe.alike, *recipe.needed))

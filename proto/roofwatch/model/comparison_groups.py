@@ -81,11 +81,16 @@ def grouped(
         fused = [
             (p.ns * weights[i], i, p) for i in (0, 1) for p in sides[i] if p.sort == COMPUTE and p.op in recipe.fused
         ]
+        free: dict[int, list[Piece]] = {}  # by side; no fused piece is among them, so only chains are taken from it
         for _, i, piece in sorted(fused, key=lambda one: (-one[0], one[2].text))[:LOOKED_AT]:
-            chain = tuple(_chain(recipe, piece, _usable(recipe, sides[1 - i])))
+            other = 1 - i
+            if other not in free:
+                free[other] = _usable(recipe, sides[other])
+            chain = tuple(_chain(recipe, piece, free[other][:LOOKED_AT]))
             if chain:
                 groups.append((recipe.name, (piece,), chain) if i == 0 else (recipe.name, chain, (piece,)))
-                sides[i], sides[1 - i] = _without(sides[i], (piece,)), _without(sides[1 - i], chain)
+                sides[i], sides[other] = _without(sides[i], (piece,)), _without(sides[other], chain)
+                free[other] = _without(free[other], chain)
     return groups, sides[0], sides[1]
 
 
@@ -95,9 +100,10 @@ def _without(pieces: Sequence[Piece], taken: Sequence[Piece]) -> list[Piece]:
 
 
 def _usable(recipe: Recipe, pieces: Sequence[Piece]) -> list[Piece]:
+    """What may do a fused piece's work, most time first."""
     ops = frozenset[str]().union(recipe.besides, recipe.alike, *recipe.needed)
     found = [p for p in pieces if p.sort == COMPUTE and not p.tax and p.op in ops]
-    return sorted(found, key=lambda p: (-p.ns, p.text))[:LOOKED_AT]
+    return sorted(found, key=lambda p: (-p.ns, p.text))
 
 
 def _chain(recipe: Recipe, piece: Piece, free: Sequence[Piece]) -> list[Piece]:
