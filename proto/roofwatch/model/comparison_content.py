@@ -10,7 +10,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ _TAX = ("transdata", "transpose", "cast")
 _COPIED = re.compile(r"(memset)|(?:Memcpy |copy)\W*([HDP])(?:to|2)([HDP])(?![a-z])", re.IGNORECASE)
 _SORTS = dict.fromkeys(Bound, COMPUTE) | {Bound.COPY: COPY, Bound.COMMUNICATION: COMMUNICATION}
 MATMUL_OPERANDS = 2
+MOST_ELEMENTS = 1 << 62  # of a tensor: more is damage, of which numbers become so long that Python writes none of them
 PLACED = 3  # dimensions of an operand of which is known what the first ones are
 
 Operand = tuple[tuple[int, ...], str]
@@ -128,12 +129,17 @@ def _key(signature: Signature, vendor: Vendor | None, sort: str, *, phases: bool
         name = told.get("collective") if isinstance(told, dict) else None
         if not name:
             return COMMUNICATION, None, False, False, ("kernel", signature.kernel)
-        message = ("message", signature.bytes, told.get("dtype"), told.get("group_size"))
-        return COMMUNICATION, str(name), False, False, message
+        message = signature.bytes, _plain(told.get("dtype")), _plain(told.get("group_size"))
+        return COMMUNICATION, str(name), False, False, ("message", *message)
     op = _op(signature, vendor)
     tax = _is_tax(signature, vendor)
     optimizer = signature.kind is Kind.OPTIMIZER or (phases and signature.phase is Phase.OPTIMIZER)
     return COMPUTE, op, tax, optimizer and not tax, _work(signature, op, vendor)
+
+
+def _plain(value: Any) -> Hashable:
+    """A text or a number as it is; what else JSON can be is damage, and no part of a key."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _direction(kernel: str) -> str:
@@ -175,6 +181,8 @@ def _parsed(shapes_text: str | None, dtypes_text: str | None) -> tuple[Operand, 
         found = [(i, shape) for i, one in enumerate(shapes) for shape in _flat(one)]
         told = [str(dtype) for dtype in dtypes] + [""] * len(shapes)
     except (ValueError, TypeError, RecursionError):
+        return ()
+    if any(abs(math.prod(shape)) > MOST_ELEMENTS for _, shape in found):
         return ()
     return tuple((tuple(shape), told[i]) for i, shape in found)
 
