@@ -195,11 +195,19 @@ def test_upkeep_is_bounded(db: Database, monkeypatch: pytest.MonkeyPatch) -> Non
     assert removed.hours_of_kernels == 3
 
 
-@pytest.mark.parametrize("seconds", [(60, 86_400, 86_400), (7200, 3600, 86_400), (3600, 7200, 3600)])
-def test_the_finer_goes_first(seconds: tuple[int, int, int]) -> None:
-    """A retention that would drop the coarser before the finer is refused."""
-    with pytest.raises(UsageError, match="at least an hour"):
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ((60, 86_400, 86_400), "--keep-raw 1m is too short: keep windows' kernels at least 1h"),
+        ((40 * 86_400, 30 * 86_400, 86_400 * 400), "--keep-raw 40d is longer than --keep-hourly 30d: give --keep-"),
+        ((3600, 7200, 5400), "--keep-hourly 2h is longer than --keep-daily 90m: give --keep-daily as long, or --keep-"),
+    ],
+)
+def test_the_finer_goes_first(seconds: tuple[int, int, int], said: str) -> None:
+    """A retention that would drop the coarser before the finer is refused, with both options and their values."""
+    with pytest.raises(UsageError) as told:
         Keep(*seconds)
+    assert str(told.value).startswith(said)
 
 
 def test_a_segment_that_is_forgotten_is_still_no_new_one(db: Database) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from roofwatch.model.errors import UsageError
@@ -74,10 +75,15 @@ class Keep:
         Raises:
             UsageError: it does.
         """
-        if not HOUR_S <= self.raw_s <= self.hourly_s <= self.daily_s:
-            raise UsageError(
-                "keep windows' kernels at least an hour, sums of hours as long as these, those of days as long as hours"
-            )
+        if self.raw_s < HOUR_S:
+            raise UsageError(f"--keep-raw {shown(self.raw_s)} is too short: keep windows' kernels at least 1h")
+        named = [("--keep-raw", self.raw_s), ("--keep-hourly", self.hourly_s), ("--keep-daily", self.daily_s)]
+        for (finer, short), (coarser, long) in pairwise(named):
+            if short > long:
+                raise UsageError(
+                    f"{finer} {shown(short)} is longer than {coarser} {shown(long)}: give {coarser} as long, or "
+                    f"{finer} shorter, since what is coarser must not go first"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,12 @@ def seconds(text: str) -> int:
     if found is None:
         raise ValueError("must be a length of time like 48h, 30d or 2w")
     return int(found[1]) * {"min": 60, "m": 60, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}[found[2]]
+
+
+def shown(length_s: int) -> str:
+    """Whole minutes, in seconds, as ``seconds`` reads them: 90m, 5h, 30d."""
+    unit, size = ("d", DAY_S) if not length_s % DAY_S else ("h", HOUR_S) if not length_s % HOUR_S else ("m", 60)
+    return f"{length_s // size}{unit}"
 
 
 def _address(text: str) -> str:
