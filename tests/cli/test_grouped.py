@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from roofwatch.cli.render import course, grouped, text
-from roofwatch.model.grouping import GROUP_KEYS
+from roofwatch.model.grouping import GROUP_KEYS, too_many
 from roofwatch.model.histogram import Histogram
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import (
@@ -177,7 +177,9 @@ def test_whole_stretches(roofwatch: Roofwatch, db: str) -> None:
 
 def test_how_it_ends(roofwatch: Roofwatch, db: str) -> None:
     """Nothing matches: 4; a length that is none, a key that is none: 2; too many stretches: 2 and what to do."""
-    assert roofwatch("top", "--db", db, "--by", "op", "--node", "elsewhere", "--since", "all").returncode == 4
+    done = roofwatch("top", "--db", db, "--by", "op", "--vendor", "amd", "--since", "all")
+    assert done.returncode == 4
+    assert f"'roofwatch nodes --db {db}' and 'roofwatch processes --since all --db {db}'." in done.stderr
     for words in (("--every", "0.5s"), ("--by", "colour")):
         done = roofwatch("top", "--db", db, *words)
         assert (done.returncode, done.stdout) == (2, "")
@@ -188,3 +190,23 @@ def test_how_it_ends(roofwatch: Roofwatch, db: str) -> None:
     done = roofwatch("top", "--db", db, "--every", "2s", "--since", "all")
     assert done.returncode == 2
     assert "4,201 stretches of 2 s" in done.stderr
+    assert "(--every 5s or more)" in done.stderr
+    assert roofwatch("top", "--db", db, "--every", "5s", "--since", "all").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("last_s", "size_s", "said"),
+    [
+        (8826 * 3600, 3600, "8,827 stretches of 1 h"),
+        (8826 * 3600, 3600, "(--every 5h or more)"),  # 8,826 h / 2,000 = 4.4 h
+        (2000, 1, "(--every 2s or more)"),  # 2,001 of 1 s
+        (1999, 1, ""),
+        (86_400 * 9000, 5400, "144,001 stretches of 90 m"),
+        (86_400 * 9000, 5400, "(--every 5d or more)"),
+    ],
+)
+def test_the_shortest_stretch_that_works(last_s: int, size_s: int, said: str) -> None:
+    """By hand: a time of so many seconds from 0, and at most 2,000 stretches."""
+    told = too_many(0, last_s, size_s)
+    assert said in told
+    assert bool(said) == bool(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -19,10 +20,6 @@ DEADLINE_S = 30
 LOOKED_AT = 1000  # processes or nodes, for the names that there are
 NAMED = 5  # of them
 LONGEST = 120  # columns of each
-NOTHING = (
-    "nothing matches: widen the time with --since all, or see what there is with 'roofwatch nodes' and "
-    "'roofwatch processes --since all'."
-)
 
 Answer = dict[str, Any]
 
@@ -62,10 +59,20 @@ def nothing(given: Filter, *, store: str | None, db: str | None) -> str:
         if there and wanted not in there:
             near = get_close_matches(wanted, there, NAMED)
             named = [*near, *(name for name in there if name not in near)]
-            more = f" and more ('roofwatch {query} --since all')" if len(named) > NAMED else ""
+            more = f" and more ('{next_command(query, '--since', 'all')}')" if len(named) > NAMED else ""
             listed = ", ".join(cut_middle(name, LONGEST) for name in named[:NAMED])
             return f"no {key} '{wanted}' here: there is {listed}{more}."
-    return NOTHING
+    return (
+        f"nothing matches: widen the time with --since all, or see what there is with '{next_command('nodes')}' and "
+        f"'{next_command('processes', '--since', 'all')}'."
+    )
+
+
+def next_command(*words: str) -> str:
+    """A next command, of the store or the database that this one was given."""
+    from roofwatch.cli import showing  # noqa: PLC0415  # which renders tables
+
+    return shlex.join(["roofwatch", *words, *showing.typed_source()[0]])
 
 
 def filter_of(given: dict[str, Any]) -> Filter:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from roofwatch.cli.asking import LONGEST, LOOKED_AT, NAMED, ask, nothing
+from roofwatch.cli.asking import LONGEST, LOOKED_AT, NAMED, ask, next_command, nothing
 from roofwatch.cli.options import NAMEABLE_TEXT, VENDORS, moment
 from roofwatch.cli.render.text import cut_middle
 from roofwatch.store.filter import Filter
@@ -137,7 +137,8 @@ def one_sided(option: str, shared: Filter, *, store: str | None, db: str | None)
         *(f"node={name}" for name in sorted({row["node"] for row in rows if row["node"]})),
     ]
     there = [*devices[:2], *others] if len(devices) > 1 else others
-    named = f"there is {_listed(there)}" if there else "see what there is with 'roofwatch processes --since all'"
+    seen = f"see what there is with '{next_command('processes', '--since', 'all')}'"
+    named = f"there is {_listed(there)}" if there else seen
     return f"there are two sides to say, and {option} is missing: {named}."
 
 

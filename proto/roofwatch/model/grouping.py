@@ -18,8 +18,31 @@ GROUP_KEYS = (
     "bounds", "evidence", "evidences", "roof_fraction", "roofed_share", "winnable_ns", "kinds", "phases",
 )  # fmt: skip
 STRETCHES_MOST = 2000  # in one answer
+_UNITS_S = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 Shares = Mapping[StrEnum, float]  # what → estimated nanoseconds
+
+
+def stretches(first: int, last: int, size: int) -> int:
+    """In how many stretches of that size two times and what is between them lie; all in one unit."""
+    return last // size - first // size + 1
+
+
+def too_many(first_s: int, last_s: int, size_s: int) -> str:
+    """What is wrong, and the shortest stretch of whole days, hours, minutes or seconds that works; "" if none is."""
+    number = stretches(first_s, last_s, size_s)
+    if number <= STRETCHES_MOST:
+        return ""
+    least = -(-(last_s - first_s) // STRETCHES_MOST)
+    unit, whole = next((unit, whole) for unit, whole in _UNITS_S.items() if least >= whole)
+    count = -(-least // whole)
+    while stretches(first_s, last_s, count * whole) > STRETCHES_MOST:
+        count += 1
+    length, of = next((size_s // whole, unit) for unit, whole in _UNITS_S.items() if not size_s % whole)
+    return (
+        f"that is {number:,} stretches of {length:,} {of}, and at most {STRETCHES_MOST:,} are told at once: ask for "
+        f"longer ones (--every {count}{unit} or more), or for less time (--since, --until)"
+    )
 
 
 @dataclass(frozen=True, slots=True)

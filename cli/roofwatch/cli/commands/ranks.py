@@ -43,7 +43,7 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
     are shown.
     """
     from roofwatch.cli import showing  # noqa: PLC0415  # --help must not pay for numpy, protobuf and more
-    from roofwatch.cli.asking import ask, filter_of, nothing  # noqa: PLC0415
+    from roofwatch.cli.asking import ask, filter_of, next_command, nothing  # noqa: PLC0415
     from roofwatch.cli.render import ranks, text  # noqa: PLC0415
     from roofwatch.model.ranks_report import ROW_KEYS  # noqa: PLC0415
 
@@ -61,7 +61,8 @@ def command(store: str | None, db: str | None, limit: int, form: str, **given: A
                 )
             return f"windows of {seen} of the job's {size} ranks are here, and two are needed: widen --since."
         if answer["coverage"]["windows"]:
-            return "no window here is of a job of several ranks: see 'roofwatch processes --since all'."
+            then = next_command("processes", "--since", "all")
+            return f"no window here is of a job of several ranks: see '{then}'."
         return nothing(asked, store=store, db=db)
 
     code = showing.show(

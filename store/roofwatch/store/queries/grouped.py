@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from roofwatch.model.errors import UsageError
-from roofwatch.model.grouping import BY, STRETCHES_MOST, row
+from roofwatch.model.grouping import BY, row, too_many
 from roofwatch.model.histogram import Histogram
 from roofwatch.store.blocks import Ints
 from roofwatch.store.filter import Asked, Filter
@@ -51,12 +51,8 @@ def _check_number(connection: Connection, f: Filter, size: int) -> None:
         return
     at = rows_of(plan(connection, f), f, window_sums, timed=True, names=()).c.at_unix_ns
     first, last = connection.execute(select(func.min(at), func.max(at)).where(at > 0)).one()
-    number = 0 if first is None else int(last) // size - int(first) // size + 1
-    if number > STRETCHES_MOST:
-        raise UsageError(
-            f"that is {number:,} stretches of {size // SECOND_NS:,} s, and at most {STRETCHES_MOST:,} are told at "
-            "once: ask for longer ones (--every), or for less time (--since, --until)"
-        )
+    if first is not None and (said := too_many(*(int(one) // SECOND_NS for one in (first, last, size)))):
+        raise UsageError(said)
 
 
 def _grouped(connection: Connection, f: Filter, by: str, size: int, limit: int) -> dict[str, Any]:
