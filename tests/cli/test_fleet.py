@@ -212,7 +212,7 @@ def test_a_killed_store_loses_nothing(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ([], "give a FOLDER of traces, or --synthetic."),
-        (["--synthetic", "x"], "give a FOLDER of traces, or --synthetic."),
+        (["--synthetic", "x"], "a FOLDER of traces and --synthetic exclude each other: give one of the two."),
         (["no-such-folder"], "is no folder"),
         (["--synthetic", "--rate", "fast"], "is no rate like 1x or 10x"),
         (["--synthetic", "--store", "127.0.0.1:1", "--db", "x.db"], "--db is for the store that is started"),

@@ -56,7 +56,7 @@ def _verdict(status: pb.AckStatus, reason: str) -> bool:
 def _database(url: str, node: str) -> Iterator[Send]:
     folders.check_database(url)
     opened = database.open(url)
-    writer, unpacker = Writer(opened), Unpacker()
+    writer, unpacker = Writer(opened, alone=True), Unpacker()
 
     def send(window: Window) -> bool:
         outcome = writer.submit(unpacker.unpack(sealed(window, node))).result()

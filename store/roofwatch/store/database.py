@@ -39,6 +39,11 @@ class Database:
         """Whether it is a server, whose connections may break."""
         return self.engine.dialect.name == "postgresql"
 
+    @property
+    def revised(self) -> str:
+        """What its tables are, for people."""
+        return f"schema {REVISION}"
+
     @contextmanager
     def read(self, within_s: float = READ_S) -> Iterator[Connection]:
         """A connection that sees one state of the database and writes nothing.

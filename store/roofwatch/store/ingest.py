@@ -35,10 +35,14 @@ class _Job:
 
 
 class Writer:
-    """Stores segments on a thread of its own; close() stores what still waits."""
+    """Stores segments on a thread of its own; close() stores what still waits.
 
-    def __init__(self, database: Database, keep: Keep | None = None) -> None:
+    ``alone``: who submits tells of failures, so that the log need not.
+    """
+
+    def __init__(self, database: Database, keep: Keep | None = None, *, alone: bool = False) -> None:
         self._database = database
+        self._alone = alone
         self._upkeep = Upkeep(database, keep or Keep())
         self._loader = Loader(now_ns=time.time_ns)
         self._keep_log = database.log_keeper()
@@ -122,7 +126,7 @@ class Writer:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is: the senders must hear of it, and the next group is tried
             failure = error if isinstance(error, RoofwatchError) else RoofwatchError(f"the store failed: {error!r}")
-            if str(failure) != self._failed:
+            if str(failure) != self._failed and not self._alone:
                 self._failed = str(failure)
                 _log.warning("a commit failed, and its senders will send again: %s", failure)
             for job in group:

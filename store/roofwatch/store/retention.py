@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, select, update
 
+from roofwatch.model.errors import RoofwatchError
 from roofwatch.model.record import Trigger
 from roofwatch.store import (
     kernel_hours,
@@ -24,7 +25,7 @@ from roofwatch.store import (
     rollup_groups,
 )
 from roofwatch.store.config import Keep
-from roofwatch.store.database import Database, telling
+from roofwatch.store.database import CLICKHOUSE, Database, telling
 from roofwatch.store.days import DAY_NS, SHARED
 from roofwatch.store.given_up import GivenUp
 from roofwatch.store.rollup_schema import DAY_S, HOUR_S, ROLLED, SECOND_NS
@@ -254,7 +255,16 @@ def _reference(connection: Connection, now_ns: int) -> int:
 
 
 def prune_all(database: Database, now_ns: int, keep: Keep, tell: Callable[[str], None] = lambda _: None) -> Dropped:
-    """Sum up all that is over and remove all that is old, in small transactions; ``tell`` hears how far it is."""
+    """Sum up all that is over and remove all that is old, in small transactions; ``tell`` hears how far it is.
+
+    Raises:
+        RoofwatchError: it is on ClickHouse, where nobody but the store writes.
+    """
+    if database.engine.dialect.name == CLICKHOUSE:
+        raise RoofwatchError(
+            f"{database.url} is pruned by its running store alone, every half minute: give --keep-raw, --keep-hourly "
+            "and --keep-daily to 'roofwatch store serve'"
+        )
     broken = GivenUp()
     total, more, summed = Dropped(), True, 0
     while more:

@@ -76,7 +76,7 @@ Examples:
 \b
 A running store does the same by itself. What is removed makes room in the
 file for what comes; the file does not shrink. Windows imported from files
-stay.
+stay. On ClickHouse only the running store prunes, every half minute.
 """
 
 
@@ -155,12 +155,12 @@ def serve(**given: Any) -> None:
 def migrate(db: str | None) -> None:
     """Make or upgrade the tables of a database, without serving it."""
     from roofwatch.cli import folders  # noqa: PLC0415
-    from roofwatch.store import database, schema  # noqa: PLC0415  # SQLAlchemy takes 0.2 s
+    from roofwatch.store import database  # noqa: PLC0415  # SQLAlchemy takes 0.2 s
 
     folders.check_database(db)
     opened = database.open(db)
     opened.close()
-    click.echo(f"{opened.url} has schema {schema.REVISION}")
+    click.echo(f"{opened.url} has {opened.revised}")
 
 
 @command.command("prune", epilog=PRUNE_EPILOG)
@@ -224,8 +224,10 @@ def replay(  # noqa: PLR0913, PLR0917 - a parameter for each option
     from roofwatch.cli.fleet import source, trial  # noqa: PLC0415  # numpy, grpc and readers take half a second
     from roofwatch.cli.render import fleet as render  # noqa: PLC0415
 
-    if (folder is None) != synthetic:
+    if folder is None and not synthetic:
         raise click.UsageError("give a FOLDER of traces, or --synthetic.")
+    if folder is not None and synthetic:
+        raise click.UsageError("a FOLDER of traces and --synthetic exclude each other: give one of the two.")
     if store and db:
         raise click.UsageError("--db is for the store that is started; a running one has its own.")
     windows = source.of_folder(folder, sys.stderr.write) if folder else source.drawn(seed)

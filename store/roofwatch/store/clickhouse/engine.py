@@ -62,7 +62,9 @@ def engine(url: URL) -> Engine:
     options = {name: value for name, value in arguments.items() if name not in url.query}
     cluster = url.query.get("cluster", "")
     url = url.difference_update_query(["cluster"])
-    logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)  # what it says, its exceptions say too
+    # What they say, exceptions say too. Of urllib3 that part: clickhouse-connect sets the level of the whole.
+    logging.getLogger("clickhouse_connect").setLevel(logging.CRITICAL)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     try:
         made = create_engine(
             url.set(drivername="clickhousedb+roofwatch"), connect_args=options, pool_size=8,

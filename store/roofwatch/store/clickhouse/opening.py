@@ -17,6 +17,11 @@ from roofwatch.store.database import READ_S, Database, telling
 class ClickHouse(Database):
     """Read by SQLAlchemy as the others; written by batches alone (``writer.py``)."""
 
+    @property
+    def revised(self) -> str:
+        """Tables have versions of their own here."""
+        return f"tables of version {ddl.VERSION}"
+
     @contextmanager
     def read(self, within_s: float = READ_S) -> Iterator[Connection]:
         """A connection. A statement that runs on after ``within_s`` is ended, as a failure of the database."""
@@ -30,7 +35,9 @@ class ClickHouse(Database):
         Raises:
             RoofwatchError: always.
         """
-        raise RoofwatchError(f"{self.url} is written by its store: run 'roofwatch store serve', and send to it")
+        raise RoofwatchError(
+            f"{self.url} is written by its store: run 'roofwatch store serve', and send to it (--store)"
+        )
 
     def lost(self, error: BaseException) -> bool:  # noqa: ARG002 - as of the others
         """Batches are tried again whatever failed."""
