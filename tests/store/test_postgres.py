@@ -17,7 +17,7 @@ from store_builders import GEMM, NORM, process_of, segment_of, stat, window_of
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.proto.v1 import roofwatch_pb2 as pb
-from roofwatch.store import database, schema, views
+from roofwatch.store import database, postgres_engine, schema, views
 from roofwatch.store.filter import Filter
 from roofwatch.store.ingest import Writer
 from roofwatch.store.migrations import upgrade
@@ -115,6 +115,16 @@ def test_databases_that_are_not_ours(postgres: Postgres, template: str) -> None:
     postgres.run("DROP DATABASE IF EXISTS latin")
     postgres.run("CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C'")
     assert "stores texts as LATIN1: create the database with ENCODING 'UTF8'" in str(refused(postgres.url("latin")))
+
+
+def test_a_server_that_is_too_old_is_refused(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one, were it needed a version later: the sentence names both, and nothing is made in the database."""
+    name, version = postgres.create(), int(postgres.run("SHOW server_version_num")[0][0]) // 10_000
+    monkeypatch.setattr(postgres_engine, "OLDEST", version + 1)
+    for migrate in (True, False):
+        told = str(refused(postgres.url(name), migrate=migrate))
+        assert told.endswith(f"is Postgres {version}: Roofwatch needs {version + 1} or later")
+    assert postgres.run("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name) == [(0,)]
 
 
 def test_urls_that_hold_secrets() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from roofwatch.model.errors import RoofwatchError, UnreachableError, UsageError
 from roofwatch.store import database, schema
-from roofwatch.store.clickhouse import ddl, native, upkeep
+from roofwatch.store.clickhouse import ddl, engine, native, upkeep
 from roofwatch.store.clickhouse.tables import LAYOUTS, OWN
 from roofwatch.store.whose import Whose
 
@@ -106,6 +106,17 @@ def test_what_is_not_ours_is_refused(clickhouse: ClickHouse) -> None:
     with pytest.raises(RoofwatchError, match="is written by its store"):
         own.write()
     own.close()
+
+
+def test_a_server_that_is_too_old_is_refused(clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one, were it needed a year later: the sentence names both, and nothing is made in the database."""
+    name, version = clickhouse.create(), clickhouse.run("SELECT version()")[0][0]
+    needed = int(version.split(".")[0]) + 1
+    monkeypatch.setattr(engine, "OLDEST", (needed, 3))
+    with pytest.raises(RoofwatchError, match="is ClickHouse") as told:
+        database.open(clickhouse.url(name))
+    assert str(told.value).endswith(f"is ClickHouse {version}: Roofwatch needs {needed}.3 or later")
+    assert clickhouse.run(f"SELECT name FROM system.tables WHERE database = '{name}'") == []  # noqa: S608
 
 
 def test_tables_of_the_first_version_are_brought_here(clickhouse: ClickHouse) -> None:
