@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,17 @@ def rows_of(done: subprocess.CompletedProcess[str]) -> dict[str, Row]:
     found = [parsed(line) for line in done.stdout.splitlines()]
     assert None not in found, done.stdout
     return {one.name: one for one in found if one is not None}
+
+
+def loaded(name: str) -> ModuleType:
+    """A benchmark as a module, by its file: other folders have modules of the same name."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_every_script_is_in_the_list(bench: ModuleType) -> None:
@@ -68,6 +80,30 @@ def test_a_fleet_of_two_agents_is_stored_exactly_once() -> None:
     assert rows["fleet of 2 agents: what was not stored exactly once"].ok is True
     assert 0 < rows["fleet of 2 agents: windows acknowledged a minute"].beside["sent"] <= 16
     assert 0 < (rows["fleet of 2 agents: acknowledgement, p99"].value or 0) < 30
+    limited = {name.partition(": ")[2]: one for name, one in rows.items() if one.limit}
+    assert {name: one.limit for name, one in limited.items()} == {
+        "acknowledgement, p99": "≤ 2 s",
+        "visible to `top`, p95": "≤ 15 s",
+        "what was not stored exactly once": "≤ 0",  # of memory only where it sends for minutes
+    }
+
+
+@pytest.mark.parametrize(("a_minute", "percent", "ok"), [(4, 7.407, True), (20, 28.57, False), (0, 0, True)])
+def test_growth_over_the_second_half_of_a_run_has_a_limit(
+    capsys: pytest.CaptureFixture[str], a_minute: int, percent: float, ok: bool
+) -> None:
+    """100 MiB that grow evenly for four minutes: by 4 MiB each 8 of 108 = 7.407 %, by 20 MiB 40 of 140 = 28.57 %."""
+    fleet = loaded("fleet")
+    times = [float(second) for second in range(241)]
+    watched = fleet.Watched(times, [round((100 + a_minute * second / 60) * 2**20) for second in times])
+    for judged in (True, False):
+        fleet.memory("fleet", watched, judged=judged)
+        told = {one.name: one for one in map(parsed, capsys.readouterr().out.splitlines()) if one is not None}
+        assert told["fleet: growth of memory after the first minute"].value == pytest.approx(a_minute, abs=1e-3)
+        growth = told.pop("fleet: growth of memory over the second half", None)
+        assert (growth is not None) == judged
+        if growth is not None:
+            assert (growth.value, growth.limit, growth.ok) == (pytest.approx(percent, rel=1e-3, abs=1e-3), "≤ 10 %", ok)
 
 
 def test_the_start_of_the_program_is_measured() -> None:
