@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -32,17 +32,6 @@ def rows_of(done: subprocess.CompletedProcess[str]) -> dict[str, Row]:
     found = [parsed(line) for line in done.stdout.splitlines()]
     assert None not in found, done.stdout
     return {one.name: one for one in found if one is not None}
-
-
-def loaded(name: str) -> ModuleType:
-    """A benchmark as a module, by its file: other folders have modules of the same name."""
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_every_script_is_in_the_list(bench: ModuleType) -> None:
@@ -90,7 +79,7 @@ def test_a_fleet_of_two_agents_is_stored_exactly_once() -> None:
 
 @pytest.mark.parametrize(("a_minute", "percent", "ok"), [(4, 7.407, True), (20, 28.57, False), (0, 0, True)])
 def test_growth_over_the_second_half_of_a_run_has_a_limit(
-    capsys: pytest.CaptureFixture[str], a_minute: int, percent: float, ok: bool
+    loaded: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str], a_minute: int, percent: float, ok: bool
 ) -> None:
     """100 MiB that grow evenly for four minutes: by 4 MiB each 8 of 108 = 7.407 %, by 20 MiB 40 of 140 = 28.57 %."""
     fleet = loaded("fleet")

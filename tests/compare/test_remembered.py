@@ -15,7 +15,7 @@ from roofwatch.model import comparison_content
 from roofwatch.model.answer_rows import StatSum, sums_of
 from roofwatch.model.comparison_content import Content, contents_of
 from roofwatch.model.comparison_pieces import MODEL_KINDS, _several, pieces_of
-from roofwatch.model.comparison_sums import kernel_sums
+from roofwatch.model.comparison_sums import columns_of
 from roofwatch.model.kinds import Kind
 from roofwatch.model.record import Bound, KernelStat, Phase, Vendor, Window
 
@@ -68,7 +68,7 @@ def test_the_piece_of_one_sum_is_that_of_several_of_which_there_is_one(ours: Ker
             content, calls = content_of(s, s.vendor, phases=True), s.step_calls if stepping else s.calls
             roof_ns = None if s.roof_total_ns is None else s.roof_total_ns * calls / s.calls
             part = s.step_ns if stepping else s.total_ns, calls, roof_ns, content
-            found = pieces_of(kernel_sums([s]), s.vendor, stepping=stepping, phases=True)
+            found = pieces_of(columns_of([s]), s.vendor, stepping=stepping, phases=True)
             assert list(found) == ([_several([part])] if part[0] else [])
 
 
@@ -76,7 +76,7 @@ def test_the_piece_of_one_sum_is_that_of_several_of_which_there_is_one(ours: Ker
 @given(st.lists(kernels(RIGHT), max_size=8), st.booleans())
 def test_columns_tell_what_their_pieces_do(stats: list[KernelStat], stepping: bool) -> None:
     """Time by sort, time without shapes, products, training: as of the objects, one by one."""
-    sums = kernel_sums(sums_of(window(RIGHT, unique(stats))))
+    sums = columns_of(sums_of(window(RIGHT, unique(stats))))
     pieces = pieces_of(sums, RIGHT.vendor, stepping=stepping, phases=True)
     told = list(pieces)
     assert pieces.total() == sum(p.ns for p in told)

@@ -40,7 +40,7 @@ Key = tuple[str, str | None, bool, bool, tuple[object, ...]]  # sort, op, layout
 class Content:
     """What is known of a signature as a part of one side; ``key``: pieces with the same are one.
 
-    ``same`` stands for the key, ``task`` for op and work: one object where those are equal.
+    ``of_piece`` stands for the key, ``of_work`` for op and work: one object where those are equal.
     """
 
     signature: Signature
@@ -48,8 +48,8 @@ class Content:
     sort: str
     phases: bool
     key: Key
-    same: Interned
-    task: Interned
+    of_piece: Interned
+    of_work: Interned
     name: str | None
     counted: tuple[int, int, str | None, str | None] | None  # FLOPs and bytes of a call, precision, unit
     modelled: bool  # of ``MODEL_KINDS``

@@ -104,11 +104,11 @@ def weights(units: tuple[Fraction, Fraction]) -> tuple[int, int]:
 
 def _by_identity(left: Pieces, right: Pieces, weight: tuple[int, int]) -> tuple[list[Pair], _Rest]:
     """Pairs of pieces that are the same work, as much of them as both do; and what is left."""
-    theirs = {content.same: j for j, content in enumerate(right.contents)}
+    theirs = {content.of_piece: j for j, content in enumerate(right.contents)}
     pairs: list[Pair] = []
     rest, more = _Rest([], []), list[Piece]()
     for i, content in enumerate(left.contents):
-        j = theirs.pop(content.same, None)
+        j = theirs.pop(content.of_piece, None)
         if j is None:
             rest.left.append(left[i])
             continue

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from roofwatch.model.comparison_content import (
     COMMUNICATION,
@@ -90,11 +90,7 @@ class Piece(NamedTuple):
         calls = _times(self.calls, up, down)
         roof = None if self.roof_ns is None else self.roof_ns * (up / down)
         counted = tuple([(calls if c[0] == self.calls else _times(c[0], up, down), *c[1:]) for c in self.counted])
-        return _made((ns, calls, roof, counted, *self[4:]))
-
-
-# A piece of its fields in their order: by their names it takes thrice as long.
-_made: Callable[[tuple[Any, ...]], Piece] = partial(tuple.__new__, Piece)
+        return Piece._make((ns, calls, roof, counted, *self[4:]))
 
 
 def _times(calls: Number, up: int, down: int) -> Fraction:
@@ -195,7 +191,7 @@ def _pieces(parts: list[_Part]) -> Pieces:
     """What belongs to one piece becomes one, where the first part of it was."""
     if not parts:
         return Pieces()
-    same = [content.same for *_, content in parts]
+    same = [content.of_piece for *_, content in parts]
     # Where the first part of each piece is: backwards, for what is written last stays.
     firsts = dict(zip(reversed(same), reversed(range(len(same))), strict=True))
     several: dict[int, list[_Part]] = {}  # by that place
@@ -213,8 +209,8 @@ def _pieces(parts: list[_Part]) -> Pieces:
 def _alone(ns: int, calls: Number, roof: float | None, content: Content) -> Piece:
     """The piece of one sum: what ``_several`` makes of it, without the detours."""
     if content.counted is None:
-        return _made((ns, calls, None, (), *content.alone))
-    piece = _made((ns, calls, roof, ((calls, *content.counted),), *content.alone))
+        return Piece._make((ns, calls, None, (), *content.alone))
+    piece = Piece._make((ns, calls, roof, ((calls, *content.counted),), *content.alone))
     return piece if calls or content.sort == COMMUNICATION else piece._replace(flops=None, flops_max=None, bytes=None)
 
 

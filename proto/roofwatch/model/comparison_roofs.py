@@ -9,8 +9,7 @@ only left over of an op or kind is no such work where the sides do not do as muc
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from roofwatch.model.comparison_match import GROUP, OPTIMIZER, SAME, SIZE, Match
@@ -61,10 +60,7 @@ def roofs_of_pair(own_left: float | None, own_right: float | None) -> Roofs:
     """The same of what is one work, from both sides' roof times a unit."""
     if own_left is None or own_right is None:
         return Roofs(None, None, own_left, own_right)
-    return _made((own_left, own_right, own_left, own_right))
-
-
-_made: Callable[[tuple[float, ...]], Roofs] = partial(tuple.__new__, Roofs)  # of thousands
+    return Roofs._make((own_left, own_right, own_left, own_right))
 
 
 def _is_one_work(match: Match, left: Taken, right: Taken, *, alike: bool) -> bool:

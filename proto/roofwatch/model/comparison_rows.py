@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -62,9 +61,6 @@ class Row(NamedTuple):
         )
 
 
-_made: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)  # of thousands
-
-
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The two columns: the rows, then what is beside them; each adds up to the time of a unit of its side."""
@@ -103,7 +99,7 @@ def columns(matches: Matches, left: Taken, right: Taken, *, alike: bool) -> Colu
         ratio = b * weight[1] / (a * weight[0]) if a and b else None
         expected = None if sort != COMPUTE or tax or ratio is None else roofs.expected
         exact = a * up / down, b * up_too / down_too
-        rows.append(_made((place, matches, tier, sort, tax, roofs, ratio, *exact, expected, left_ns, right_ns)))
+        rows.append(Row._make((place, matches, tier, sort, tax, roofs, ratio, *exact, expected, left_ns, right_ns)))
     by_sort = {sort: [rows[i] for i in of] for sort, of in places.items()}
     both = sum(ours), sum(theirs)
     whole = both[0] + sum(beside_left.values()), both[1] + sum(beside_right.values())

@@ -14,7 +14,7 @@ from operator import attrgetter
 from roofwatch.model.answer_rows import sums_of
 from roofwatch.model.comparison_pieces import COMMUNICATION, COPY, Pieces, pieces_of
 from roofwatch.model.comparison_products import Products, Quotient, flops_of
-from roofwatch.model.comparison_sums import KernelSums, kernel_sums
+from roofwatch.model.comparison_sums import KernelSums, columns_of
 from roofwatch.model.errors import IncompleteError
 from roofwatch.model.record import Cause, Peaks, Phase, Vendor, Window
 from roofwatch.model.timeline import TimelineSum, sum_of
@@ -120,7 +120,7 @@ def side_of(window: Window, name: str) -> Side:
         device=device.model,
         vendor=device.vendor,
         peaks=device.peaks,
-        sums=kernel_sums(sums_of(window)),
+        sums=columns_of(sums_of(window)),
         time=sum_of(window),
         models=frozenset({process.model} if process.model else ()),
         worlds=frozenset({process.world_size} if process.world_size else ()),

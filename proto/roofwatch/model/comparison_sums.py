@@ -21,7 +21,7 @@ class KernelSums(NamedTuple):
     roof_total_ns: list[float | None]
 
 
-def kernel_sums(sums: Iterable[StatSum]) -> KernelSums:
+def columns_of(sums: Iterable[StatSum]) -> KernelSums:
     """The columns of some sums."""
     rows = [(s.signature, s.bound, s.total_ns, s.calls, s.step_ns, s.step_calls, s.roof_total_ns) for s in sums]
     return KernelSums(*map(list, zip(*rows, strict=True))) if rows else KernelSums(*([] for _ in KernelSums._fields))

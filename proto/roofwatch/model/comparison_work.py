@@ -210,7 +210,7 @@ def _tokens(side: Taken) -> float | None:
 def _often(left: Taken, right: Taken, matches: Matches) -> float | None:
     """How many times as often the right calls the products that both call with the same sizes."""
     both = [left.pieces.contents[i] for i, *_ in matches.pairs]
-    same = {of.task for of in both if of.signature.kind in MODEL_KINDS and of.signature.shapes}
+    same = {of.of_work for of in both if of.signature.kind in MODEL_KINDS and of.signature.shapes}
     ours, theirs = (_calls_of(side, same) for side in (left, right))
     return float(theirs / ours) if ours else None
 
@@ -218,4 +218,4 @@ def _often(left: Taken, right: Taken, matches: Matches) -> float | None:
 def _calls_of(side: Taken, wanted: Collection[Interned]) -> Fraction:
     """Calls a unit of the ops on those operands."""
     told = zip(side.pieces.calls, side.pieces.contents, strict=True)
-    return sum([calls for calls, of in told if of.task in wanted]) / side.units
+    return sum([calls for calls, of in told if of.of_work in wanted]) / side.units

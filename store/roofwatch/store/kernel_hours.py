@@ -85,8 +85,9 @@ def _renew(connection: Connection, bucket: int, of: Collection[int], given_up: C
 
 def _rows(bucket: int, sums: Sums, places: _OfNodes) -> Iterator[tuple[Any, ...]]:
     """A row a node, set of peaks, signature and bound."""
-    sums.columns[_MERGED] = 0
-    merged = sums.reduced()
+    columns = sums.columns.copy()
+    columns[_MERGED] = 0
+    merged = Sums(columns, sums.device).reduced()
     keys = dict(zip(("signature_id", "evidence", "bound"), merged.columns[:KEYS].tolist(), strict=False))
     values = [merged.columns[COLUMN[name]].tolist() for name in _VALUES]
     for number, signature, bound, *rest in zip(

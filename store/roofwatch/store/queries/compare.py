@@ -15,7 +15,7 @@ from roofwatch.model.errors import IncompleteError, UsageError
 from roofwatch.model.record import Peak, Peaks, Vendor
 from roofwatch.model.timeline import TimelineSum
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import compare_windows, kernel_sums, timeline
+from roofwatch.store.queries import all_kernels, compare_windows, timeline
 from roofwatch.store.queries.compare_windows import STEPLESS, Scope
 from roofwatch.store.queries.coverage import figures
 from roofwatch.store.queries.fresh import ahead
@@ -59,7 +59,7 @@ def compare(connection: Connection, asked: Asked) -> dict[str, Any]:
     try:
         unit = basis(counts["left"], counts["right"], per)
         for side in sides.values():
-            kernel_sums.roofs_ahead(connection, side.asked)
+            all_kernels.roofs_ahead(connection, side.asked)
         left, right = (_side(connection, side, name, counts[name], unit) for name, side in sides.items())
         told = compared(left, right, unit, normalise=normalise, limit=asked.limit)
     except IncompleteError as error:  # on the wire it would be a failure of the store
@@ -100,14 +100,14 @@ def _counts(connection: Connection, side: Scope) -> Counts:
 def _side(connection: Connection, side: Scope, name: str, counts: Counts, per: str) -> Side:
     f = side.asked
     device, vendor = _device(connection, f, name)
-    models, worlds = compare_windows.told(connection, side)
+    models, worlds = compare_windows.models_and_worlds(connection, side)
     apart = per == STEP and bool(counts.stepless)
     return Side(
         counts=counts,
         device=device,
         vendor=vendor,
-        peaks=_peaks(connection, kernel_sums.leading_peaks(connection, f)),
-        sums=kernel_sums.columns(connection, f),
+        peaks=_peaks(connection, all_kernels.leading_peaks(connection, f)),
+        sums=all_kernels.columns(connection, f),
         time=_stepping(connection, f) if apart else timeline.sums(connection, f, ()).get((), TimelineSum()),
         stepless_ns=_stepless_ns(connection, f) if apart else 0,
         models=models,

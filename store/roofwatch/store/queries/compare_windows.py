@@ -136,7 +136,7 @@ def common(connection: Connection, left: Scope, right: Scope) -> int:
     )  # fmt: skip
 
 
-def told(connection: Connection, side: Scope) -> tuple[frozenset[str], frozenset[int]]:
+def models_and_worlds(connection: Connection, side: Scope) -> tuple[frozenset[str], frozenset[int]]:
     """Models and world sizes of the processes that have windows."""
     of = _processes(connection, side.bare)
     found = [of[process] for process in kept(connection, side) if process in of]

@@ -19,11 +19,11 @@ from roofwatch.store.filter import Filter
 from roofwatch.store.gather import OfDevice
 from roofwatch.store.identity import peaks_id
 from roofwatch.store.queries import roofs
+from roofwatch.store.queries.all_kernels import Told, known, merge
 from roofwatch.store.queries.coverage import cost, summary
 from roofwatch.store.queries.described import described
 from roofwatch.store.queries.fresh import ahead
 from roofwatch.store.queries.gathered import gathered
-from roofwatch.store.queries.kernel_sums import Told, known, merge
 from roofwatch.store.queries.plan import plan
 from roofwatch.store.queries.plan_rows import rows_of
 from roofwatch.store.rollup_sources import Conditions

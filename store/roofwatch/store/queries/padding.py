@@ -19,7 +19,7 @@ from roofwatch.model.padding_time import device_time
 from roofwatch.store.days import came
 from roofwatch.store.filter import Filter
 from roofwatch.store.one_of import rows_of
-from roofwatch.store.queries import kernel_sums, kernels
+from roofwatch.store.queries import all_kernels, kernels
 from roofwatch.store.queries.scope import among, windows_of
 from roofwatch.store.schema import windows
 
@@ -125,7 +125,7 @@ def _processes(connection: Connection, f: Filter, found: Sequence[Any]) -> tuple
 def _sums(connection: Connection, f: Filter, chosen: Sequence[int], *, whole: bool) -> list[StatSum]:
     """The kernels of the chosen processes; ``whole``: these are all that the filter means."""
     if whole:
-        return kernel_sums.all_sums(connection, f)
+        return all_kernels.all_sums(connection, f)
     parts: dict[kernels.Key, list[kernels.SignaturePart]] = {}
     for identity in chosen:
         for key, group in kernels.parts_of(connection, replace(f, process=f"{identity:016x}")).items():

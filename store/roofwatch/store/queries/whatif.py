@@ -10,7 +10,7 @@ from roofwatch.model.whatif import replay
 from roofwatch.model.whatif_change import change_of
 from roofwatch.model.whatif_report import Time, report
 from roofwatch.store.filter import Asked, Filter
-from roofwatch.store.queries import kernel_sums, kernels
+from roofwatch.store.queries import all_kernels, kernels
 from roofwatch.store.queries.scope import devices_of
 from roofwatch.store.schema import windows
 
@@ -22,7 +22,7 @@ def whatif(connection: Connection, asked: Asked) -> dict[str, Any]:
         UsageError: they say nothing that could be meant.
     """
     change = change_of(asked.options)
-    found = replay(kernel_sums.all_sums(connection, asked.scope), change)
+    found = replay(all_kernels.all_sums(connection, asked.scope), change)
     told = report(found, _time(connection, asked.scope), asked.limit)
     return {**told, "unmeasured": kernels.unmeasured_of(connection, asked.scope)}
 
